@@ -78,7 +78,7 @@ pub struct AskedWork {
     pub role: Option<String>,
     /// What was said before, one after the other.
     #[serde(deserialize_with = "of_its_kind")]
-    messages: Option<Vec<IgnoredAny>>,
+    messages: Option<Vec<Value>>,
 }
 
 impl AskedWork {
@@ -97,8 +97,10 @@ impl AskedWork {
         self.question.is_some()
     }
 
+    /// How much was said before. The mail of a team is no conversation.
     pub fn said_before(&self) -> usize {
-        self.messages.as_ref().map_or(0, Vec::len)
+        let is_mail = |message: &&Value| message.get("AgentSeq").is_some();
+        self.messages.iter().flatten().filter(|message| !is_mail(message)).count()
     }
 }
 

@@ -147,7 +147,7 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn advance(&mut self, _gates: &mut G, _out: &mut Outbox) {}
     /// Ends with this text.
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
-    /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
+    /// Something had ended while the run stood still, and the run is cancelled or has failed: it is told, and nothing follows it.
     fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
     /// The run that the whole request was handed on to has ended when nobody waited for its answer any more, or was cancelled:
     /// how far its tasks came. Nothing follows.

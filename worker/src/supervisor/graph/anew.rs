@@ -42,6 +42,44 @@ impl Graph {
         }
     }
 
+    /// The tasks that a new plan names again, each changed as it says; and the version of the plan, which is another one where
+    /// anything of it is: whoever saw the one before is told so. `was`: the version before, and whether something changed.
+    pub(super) fn named_again(
+        &mut self,
+        again: Vec<(TaskId, PlannedTask)>,
+        was: (u64, bool),
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let (version, mut is_another) = was;
+        for (id, planned) in again {
+            is_another |= self.again(&id, planned, gates, out);
+        }
+        self.plan.version = self.plan.version.max(version + u64::from(is_another));
+        self.snapshot_plan("plan", out);
+        out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
+    }
+
+    /// A task that the new plan names again goes on under its id, with its feedback. What people were asked about it as it
+    /// was, or said of it, is void where it is another one now. Whether it is.
+    fn again(&mut self, id: &TaskId, planned: PlannedTask, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let iteration = self.iteration;
+        let Some(task) = self.plan.tasks.get_mut(id) else { return false };
+        let before = task.clone();
+        planned.change(task);
+        if task.action != before.action {
+            // What a person wanted in place of the old action, or let be done, is nothing of the new one.
+            (task.metadata.approved_action, task.approved) = (None, false);
+        }
+        let is_another = *task != before;
+        task.iteration = iteration;
+        out.note(NoteKind::TaskPatched, json!({ "task": id, "goal": task.goal }));
+        self.runnable.retain(|(_, _, other)| other != id);
+        self.index(id);
+        self.asked_anew(id, gates, out);
+        is_another
+    }
+
     /// Where dependencies do not count, none makes a plan wrong (FSS-40).
     pub(super) fn add(&mut self, tasks: Vec<Task>) -> Result<(), PlanChangeError> {
         let honour = self.rules.honour;

@@ -103,7 +103,7 @@ impl Graph {
         if task.capability.as_deref() == Some(HUMAN) {
             self.ask_person(id, gates, out);
         } else {
-            let extra = gates.context(&task, out);
+            let extra = gates.context(&task, self.who(&task).name().as_deref(), out);
             self.start_attempt(id, extra, gates, out);
         }
         self.executed_in_cycle = true;
@@ -201,7 +201,10 @@ impl Graph {
         match reply {
             reply if !rejected && self.looked_again_in_vain(id, attempt, &reply, gates, out) => {}
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
-            Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
+            Ok(reply) => {
+                self.errored(id, attempt, reply.why(), gates, out);
+                self.said_beside(id, &reply, gates, out);
+            }
             // Whoever said no is not asked again.
             Err(why) if rejected => {
                 self.attempt_failed(id, attempt, &why.to_string(), out);
@@ -241,6 +244,9 @@ impl Graph {
             record.outcome = AttemptOutcome::Completed;
             record.confidence_bp = reply.confidence;
             record.model.clone_from(&reply.model);
+        }
+        if reply.overflow.is_some() || reply.consult.is_some() {
+            self.said_beside(id, &reply, gates, out);
         }
         if let Some(notes) = &reply.overflow {
             return self.overflowed(id, attempt, notes, gates, out);

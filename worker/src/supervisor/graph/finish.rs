@@ -141,6 +141,7 @@ impl Graph {
     }
 
     fn give_up_all(&mut self, reason: CancelReason, text: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        gates.takes_nobody(out);
         for key in calls(out).cloned().collect::<Vec<_>>() {
             out.ask(Ask::CancelCall { key: key.into() });
         }

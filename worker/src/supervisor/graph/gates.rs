@@ -61,6 +61,14 @@ pub trait Gates {
         let _ = (task, out);
         false
     }
+    /// What a worker wants of its team beside work that gave no result of its task: messages and people (SHN-14, SHN-26).
+    fn beside(&mut self, task: &Task, reply: &super::Reply, out: &mut Outbox) {
+        let _ = (task, reply, out);
+    }
+    /// The run is cancelled or fails: nobody joins its team any more (SHN-27).
+    fn takes_nobody(&mut self, out: &mut Outbox) {
+        let _ = out;
+    }
     /// Asked with the meta data of the reply before the result counts. `is_judged`: somebody reviews it after that.
     fn may_take(&mut self, task: &Task, reply: &super::Reply, is_judged: bool, out: &mut Outbox) -> Take {
         let _ = (task, reply, is_judged, out);
@@ -79,9 +87,9 @@ pub trait Gates {
     fn escalated(&mut self, task: &crate::supervisor::model::TaskId, words: &str, out: &mut Outbox) {
         let _ = (task, words, out);
     }
-    /// What the worker is told beyond the task itself: messages, role, memory.
-    fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        let _ = (task, out);
+    /// What the worker is told beyond the task itself: messages, role, memory. `by`: which agent does it, where one does.
+    fn context(&mut self, task: &Task, by: Option<&str>, out: &mut Outbox) -> Map<String, Value> {
+        let _ = (task, by, out);
         Map::new()
     }
     /// A task has ended for good.

@@ -212,7 +212,7 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut anew = Vec::new();
+        let (mut anew, version) = (Vec::new(), self.plan.version);
         let planned = self.as_policies_want(planned, origin);
         let named = each_once(&planned)?;
         for (id, task) in planned {
@@ -244,12 +244,9 @@ impl Graph {
         over.iter().for_each(|id| self.not_again(id, out));
         left.iter().for_each(|id| self.supersede(id, origin, gates, out));
         self.tell_added(&new, out);
+        let is_another = !left.is_empty() || !replaced.is_empty();
         self.tell_replaced(replaced, out);
-        for (id, planned) in again {
-            self.again(&id, planned, out);
-        }
-        self.snapshot_plan("plan", out);
-        out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
+        self.named_again(again, (version, is_another), gates, out);
         Ok(())
     }
 
@@ -339,18 +336,6 @@ impl Graph {
             self.cancel_calls_of(id, out);
             self.tell_ended(id, gates, out);
         }
-    }
-
-    /// A task that the new plan names again goes on under its id, with its feedback.
-    fn again(&mut self, id: &TaskId, planned: PlannedTask, out: &mut Outbox) {
-        let iteration = self.iteration;
-        if let Some(task) = self.plan.tasks.get_mut(id) {
-            planned.change(task);
-            task.iteration = iteration;
-            out.note(NoteKind::TaskPatched, json!({ "task": id, "goal": task.goal }));
-        }
-        self.runnable.retain(|(_, _, other)| other != id);
-        self.index(id);
     }
 
     /// The dependencies of a task that is planned again.

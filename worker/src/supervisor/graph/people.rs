@@ -113,17 +113,16 @@ impl Graph {
         match answer.map_err(NotTaken::from).and_then(read) {
             Ok((reply, done)) => {
                 self.cost_of_attempt(id, attempt, &reply);
-                if !reply.success {
-                    return self.not_acted(id, attempt, reply.why(), gates, out);
-                }
-                if let Some(task) = self.plan.tasks.get_mut(id) {
+                if let Some(task) = self.plan.tasks.get_mut(id).filter(|_| reply.success) {
                     (task.metadata.action_result, task.metadata.action_error) = (Some(done), None);
                 }
                 // What was judged is not judged again: it was accepted before anything was done.
                 match is_judged {
+                    _ if !reply.success => self.not_acted(id, attempt, reply.why(), gates, out),
                     true => self.accept(id, "acted", gates, out),
                     false => self.take(id, attempt, gates, out),
                 }
+                self.said_beside(id, &reply, gates, out);
             }
             Err(why) => self.not_acted(id, attempt, why.to_string(), gates, out),
         }
@@ -244,7 +243,7 @@ impl Graph {
     /// Starts the next attempt of a running task with what it is to be told.
     fn go_on(&mut self, id: &TaskId, more: Map<String, Value>, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.copy(id) else { return };
-        let mut extra = gates.context(&task, out);
+        let mut extra = gates.context(&task, self.who(&task).name().as_deref(), out);
         extra.extend(more);
         self.start_attempt(id, extra, gates, out);
     }

@@ -97,7 +97,10 @@ impl Reply {
             // A failure may have any form; what it cost counts where it says so.
             let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
             let cost = money_in(map);
-            return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
+            // So does what its worker wants of others (SHN-14, SHN-26).
+            let all = |key: &str| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+            let (recruit, send) = (all("recruit"), all("send"));
+            return Ok(Reply { reason, tokens, cost, recruit, send, success: false, ..Reply::default() });
         }
         let is_silent = !map.contains_key("success") && map.get("result").is_none_or(Value::is_null);
         let mut map = map.clone();

@@ -80,7 +80,9 @@ impl<G: Gates> Strategy<G> for Graph {
             // What ended the request below has ended it here.
             let handed = self.handed.as_ref().filter(|handed| !handed.success);
             findings.code = findings.code.or_else(|| handed.and_then(|handed| handed.code.clone()));
-            if !outcome.success && findings.code.is_none() && self.is_rejected() {
+            // Whoever cancels a run ends it, and no earlier no of a person does.
+            let is_cancelled = outcome.phase == Phase::Cancelled;
+            if !outcome.success && !is_cancelled && findings.code.is_none() && self.is_rejected() {
                 findings.code = Some(TASK_REJECTED.to_owned());
             }
         }

@@ -264,7 +264,7 @@ impl Graph {
     }
 
     /// People were shown another task than it is now: what they were asked is void, and the next claim asks for this one.
-    fn asked_anew(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn asked_anew(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.copy(id).filter(|task| task.status == TaskStatus::AwaitingApproval) else { return };
         if !gates.changed(&self.as_approved(task), out) {
             return;

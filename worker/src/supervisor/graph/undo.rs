@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::core::strategy::TaskReport;
-use crate::supervisor::model::TaskError;
+use crate::supervisor::model::{CancelReason, TaskError};
 
-/// Of work that had ended in a run that stood still, and was cancelled then.
+/// Of work that had ended in a run that stood still, and was cancelled or failed then.
 const UNSEEN: &str =
-    "it had been done while the run stood still, and nobody looked at the result: the run was cancelled";
+    "it had been done while the run stood still, and the run ended before anybody looked at the result";
 
 /// How everything begins that is said of a compensation.
 const COMPENSATION: &str = "compensation of task ";
@@ -59,11 +59,13 @@ impl Graph {
         task.status == TaskStatus::Completed || task.result.is_some() || task.metadata.gave_nothing || acted
     }
 
-    /// A worker had answered before the run was cancelled, and nobody has looked at it: whether it would have counted is not
-    /// known, and that there is something to undo is.
+    /// A worker had answered before the run was cancelled or failed, and nobody has looked at it: whether it would have
+    /// counted is not known, and that there is something to undo is.
     pub(super) fn was_done(&mut self, id: &TaskId, attempt: u32, answer: Answer, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if task.status != TaskStatus::Running || task.tries != attempt {
+        // The end of the run cut it off, which is no end of its own.
+        let cut_off = task.status == TaskStatus::Cancelled && task.cancelled == Some(CancelReason::RunCancelled);
+        if !(task.status == TaskStatus::Running || cut_off) || task.tries != attempt {
             return;
         }
         let reply = reply_of(answer);

@@ -20,6 +20,13 @@ const CONSULT_ANSWER_MAX: usize = 3_000;
 const CONSULT_TOKENS_MAX: u32 = 1_200;
 
 impl Graph {
+    /// What a worker wants of its team counts whatever became of its work.
+    pub(super) fn said_beside(&self, id: &TaskId, reply: &Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.copy(id).filter(|_| !reply.recruit.is_empty() || !reply.send.is_empty()) {
+            gates.beside(&task, reply, out);
+        }
+    }
+
     /// PDT-48: the worker ran out of context. It goes on with its notes, twice at most.
     pub(super) fn overflowed(
         &mut self,
@@ -43,7 +50,7 @@ impl Graph {
     /// The next attempt of a task that goes on running.
     pub(super) fn once_more(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(copy) = self.copy(id) else { return };
-        let extra = gates.context(&copy, out);
+        let extra = gates.context(&copy, self.who(&copy).name().as_deref(), out);
         self.start_attempt(id, extra, gates, out);
     }
 
@@ -172,7 +179,7 @@ impl Graph {
             last.answer = Some(text);
         }
         let Some(copy) = self.copy(id) else { return };
-        let mut extra = gates.context(&copy, out);
+        let mut extra = gates.context(&copy, self.who(&copy).name().as_deref(), out);
         extra.insert("consultations".into(), json!(copy.metadata.consultations));
         self.start_attempt(id, extra, gates, out);
     }

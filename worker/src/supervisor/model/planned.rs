@@ -110,7 +110,7 @@ impl PlannedTask {
         self.deps.iter().map(edge).collect()
     }
 
-    /// Changes a task that is planned again: its goal and priority, and of the rest what is said.
+    /// Changes a task that is planned again: its goal and priority, and of the rest what is said. An empty action is none.
     pub(crate) fn change(self, task: &mut Task) {
         (task.goal, task.priority) = (self.goal, self.priority);
         let given = |new: Option<String>, old: &mut Option<String>| *old = new.or_else(|| old.take());
@@ -118,6 +118,7 @@ impl PlannedTask {
         given(self.capability, &mut task.capability);
         given(self.role, &mut task.role);
         given(self.action, &mut task.action);
+        task.action.take_if(|action| action.trim().is_empty());
         task.params.extend(self.params);
         task.metadata.say(self.metadata);
         if !self.tools.is_empty() {

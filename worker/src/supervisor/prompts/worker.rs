@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use super::text::{Prompt, bullets, entries, shown};
 use crate::supervisor::team::roles::role_prompt;
 
+/// Above the messages to a run below.
+const MAIL: &str = "messages to you";
 const TASK: &str = "You carry out one task of a larger plan.";
 
 /// The data of one attempt.
@@ -78,6 +80,19 @@ impl WorkerTurn {
             .text()
     }
 
+    /// What a run below is asked, with the messages to whoever works there.
+    pub fn with_mail(&self, objective: &str) -> String {
+        let mail = self.mail();
+        if mail.is_empty() { objective.to_owned() } else { Prompt::new(objective).section(MAIL, &mail).text() }
+    }
+
+    /// The messages to whoever works here, each with who sent it.
+    fn mail(&self) -> String {
+        let text = |message: &Value, name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
+        let line = |message: &Value| Some(format!("{}: {}", text(message, "From")?, text(message, "Content")?));
+        bullets(self.rest.get("messages").and_then(Value::as_array).into_iter().flatten().filter_map(line))
+    }
+
     /// The task as a run of its own is asked it: with what came before it and what was wrong with it, and nothing about how one
     /// call is to answer. The goal alone, where there is no more.
     pub fn as_objective(&self) -> String {
@@ -88,6 +103,7 @@ impl WorkerTurn {
             .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
             .section("results of earlier tasks", &results(earlier))
             .section("variables", &entries(variables.into_iter().flatten()))
+            .section(MAIL, &self.mail())
             .section(self.feedback_heading(), self.feedback.as_deref().unwrap_or_default())
             .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
             .section("your notes", self.notes.as_deref().unwrap_or_default())

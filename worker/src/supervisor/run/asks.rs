@@ -283,7 +283,11 @@ impl SupervisorRun {
         part.calls = part.calls.map(|left| left.saturating_add(1));
         let spec = self.spec_for_below(cx.now()).into_owned();
         let policies = self.context.more.policies.clone();
-        let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
+        let mail = match (&key, &task.agent_id) {
+            (Key::Team(key), Some(agent)) => self.parts.team.recruit_begins(key, agent),
+            _ => Vec::new(),
+        };
+        let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents(), mail };
         match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
                 let begins = Begins { lease: Lease::of_run(part), ..Begins::default() };

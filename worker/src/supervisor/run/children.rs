@@ -69,6 +69,8 @@ pub(super) struct FromAbove {
     pub(super) policies: Option<Value>,
     /// What people have changed.
     pub(super) told: ToldBelow,
+    /// The messages to whoever it is for.
+    pub(super) mail: Vec<Value>,
 }
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
@@ -98,11 +100,12 @@ pub(super) fn spec_of(
     }
     let (own_limits, own_leave) = limits_of(&spec, part);
     let own_calls = spec.budget.llm_calls;
+    let mail = Some(above.mail).filter(|mail| !mail.is_empty());
     let context = RunContext {
         depth: depth + 1,
         role,
         agent_id,
-        more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
+        more: MoreContext { agent, plan, policies: above.policies, mail, ..MoreContext::default() },
         shared: part.share.is_some() || part.calls.is_some(),
         own_limits,
         own_calls,
@@ -168,7 +171,9 @@ fn objective(own: &str, call: &Call) -> String {
     let own = Value::String(own.to_owned());
     let filled = fill(&own, call);
     if filled != own && !text_of(&filled).trim().is_empty() {
-        return text_of(&filled);
+        // Messages to it are for whoever works there, whatever place its objective has for the task (SHN-14).
+        let text = text_of(&filled);
+        return WorkerTurn::deserialize(&call.context).map_or_else(|_| text.clone(), |turn| turn.with_mail(&text));
     }
     let asked = AskedWork::of(call);
     let heard = match asked.goal() {

@@ -81,6 +81,9 @@ pub struct MoreContext {
     pub tenant: Option<String>,
     #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// The messages that wait for a recruit when it begins (SHN-14).
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
+    pub mail: Option<Vec<Value>>,
     /// For people and programs that look at the input; the run does not read it.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -190,8 +190,8 @@ impl SupervisorRun {
         let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
         parts.border = Border::Ahead;
         parts.team.role_given(context.role.as_deref());
-        if context.agent_id.is_some() {
-            parts.team.is_recruit();
+        if let Some(id) = &context.agent_id {
+            parts.team.is_recruit(id, context.more.mail.as_deref().unwrap_or_default(), &mut out);
         }
         let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         // The root of agents that call agents registers itself.
@@ -372,7 +372,7 @@ impl SupervisorRun {
                 out.ask(Ask::StartChild { key, kind, task });
             }
             for incoming in heard {
-                self.heard(incoming, out);
+                self.heard_in_order(incoming, out);
             }
         } else {
             let checkpoint = self.checkpoint();

@@ -192,6 +192,9 @@ impl SupervisorRun {
     /// What is to be done in the turn in which the strategy ends.
     pub(super) fn ending(&mut self, out: &mut Outbox) {
         let phase = self.strategy.phase();
+        if matches!(phase, Phase::Compensating | Phase::Failed | Phase::Cancelled | Phase::TimedOut) {
+            self.parts.team.takes_nobody(out);
+        }
         if !phase.is_terminal() {
             return;
         }

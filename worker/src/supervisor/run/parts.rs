@@ -220,11 +220,20 @@ impl Gates for RunGates {
         !self.approvals.changed(&proposal, out).is_empty()
     }
 
+    fn beside(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) {
+        reply.send.iter().for_each(|message| self.team.sent(&agent_of(task), message, out));
+        self.team.wanted(&task.id, None, &reply.recruit, out);
+    }
+
+    fn takes_nobody(&mut self, out: &mut Outbox) {
+        self.team.takes_nobody(out);
+    }
+
     fn may_take(&mut self, task: &Task, reply: &Reply, is_judged: bool, out: &mut Outbox) -> Take {
         for message in &reply.send {
             self.team.sent(&agent_of(task), message, out);
         }
-        self.team.result_seen(&task.id, &reply.result, &reply.recruit, out);
+        self.team.wanted(&task.id, Some(&reply.result), &reply.recruit, out);
         self.result_gate(task, reply, is_judged, out)
     }
 
@@ -238,8 +247,8 @@ impl Gates for RunGates {
         Take::NeedsApproval
     }
 
-    fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        let mut context = self.team.context(task, out);
+    fn context(&mut self, task: &Task, by: Option<&str>, out: &mut Outbox) -> Map<String, Value> {
+        let mut context = self.team.context(task, by, out);
         // LGI-10: whatever a person has answered is known in every attempt.
         if self.interrupts.has_answers(&task.id) {
             context.insert("resume".to_owned(), json!(self.interrupts.continuation(&task.id)));

@@ -17,6 +17,16 @@ impl SupervisorRun {
         }
     }
 
+    /// What waited for the run to go on. Where what came before it has ended the run, it had been done all the same.
+    pub(super) fn heard_in_order(&mut self, incoming: Arrival, out: &mut Outbox) {
+        match incoming {
+            Arrival::Answer { key, answer } if key.is_of_strategy() && self.strategy.phase().is_terminal() => {
+                self.strategy.ended_before_cancel(&key, answer, out);
+            }
+            incoming => self.heard(incoming, out),
+        }
+    }
+
     /// Whoever asked hears the answer.
     fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
         if !key.is_of_strategy() {

@@ -15,13 +15,14 @@ use super::{SupervisorRun, value_of};
 use crate::agent::next_run::{LEAVE, Leave};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::call_context::of_its_kind;
-use crate::supervisor::core::calls::Arrival;
+use crate::supervisor::core::calls::{Arrival, NewRun};
 use crate::supervisor::core::control::{self, ControlRequest};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::core::question::{Expired, QuestionKey};
 use crate::supervisor::core::strategy::OpenQuestion;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{HUMAN, TaskId};
-use crate::supervisor::outbox::Outbox;
+use crate::supervisor::outbox::{CallFailure, Outbox};
 use crate::supervisor::people::approval::{ApprovalScope, ApprovalSource, Closed, Consequence};
 use crate::supervisor::people::interrupts::{Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
@@ -32,6 +33,9 @@ use crate::supervisor::team::Heard;
 
 /// Why a run that has come to its end is not held or cancelled any more.
 const OVER: &str = "the run has come to its end, and closes when what it began has ended and told what it spent";
+
+/// What is said of a run below that was asked for, in a run that ends.
+const NOT_BEGUN: &str = "the run ended before this work began";
 
 pub(super) const MAILBOX: &str = "mailbox_v1";
 pub(super) const RECRUIT: &str = "recruit_v1";
@@ -229,11 +233,22 @@ impl SupervisorRun {
         self.strategy.cancel(text, &mut self.parts, out);
     }
 
-    /// What had ended before the run is cancelled was only not looked at: it was done, and may have to be undone (SHN-62).
+    /// What had ended before the run is cancelled, or fails, was only not looked at: it was done, and may have to be undone
+    /// (SHN-62). Nobody joins the team any more (SHN-27).
     fn look_at_held(&mut self, out: &mut Outbox) {
-        for arrival in self.calls.take_held() {
-            if let Arrival::Answer { key, answer } = arrival {
-                self.strategy.ended_before_cancel(&key, answer, out);
+        self.parts.team.takes_nobody(out);
+        let not_begun = |run: NewRun| Arrival::Answer { key: run.key, answer: Err(CallFailure::error(NOT_BEGUN)) };
+        let held = self.calls.take_held().into_iter();
+        let arrivals: Vec<Arrival> = held.chain(self.calls.runs_put_off().into_iter().map(not_begun)).collect();
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Answer { key: Key::Team(key), answer } => {
+                    out.heard(key.clone());
+                    // Whose tasks end with it, end with the run.
+                    self.parts.team.answered(&key, answer, out);
+                }
+                Arrival::Answer { key, answer } => self.strategy.ended_before_cancel(&key, answer, out),
+                Arrival::Fired { .. } | Arrival::Person { .. } => {}
             }
         }
     }
@@ -244,7 +259,7 @@ impl SupervisorRun {
         if self.work_decided(&closed, out) {
             return;
         }
-        if let Consequence::Cancel { .. } = closed.consequence {
+        if let Consequence::Cancel { .. } | Consequence::EndRun { .. } = closed.consequence {
             self.look_at_held(out);
         }
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
@@ -363,7 +378,7 @@ impl SupervisorRun {
     /// The review of the plan has ended without an approval.
     pub(super) fn review_ended(&mut self, out: &mut Outbox) {
         let ending = self.parts.review.as_ref().and_then(|review| review.ending());
-        if let Some(Ending::Cancelled(_)) = &ending {
+        if ending.is_some() {
             self.look_at_held(out);
         }
         let parts = &mut self.parts;

@@ -122,10 +122,10 @@ impl Directory {
         std::mem::take(&mut member.tasks).into_iter().collect()
     }
 
-    /// An id nobody has had yet: the name itself, then with a number.
-    pub(super) fn free_id(&self, name: &str) -> String {
+    /// An id nobody has had yet, and that is none of those that are taken: the name itself, then with a number.
+    pub(super) fn free_id(&self, name: &str, taken: &BTreeSet<String>) -> String {
         let numbered = |n: usize| if n == 1 { name.to_owned() } else { format!("{name}_{n}") };
-        (1..).map(numbered).find(|id| self.get(id).is_none()).unwrap_or_default()
+        (1..).map(numbered).find(|id| self.get(id).is_none() && !taken.contains(id)).unwrap_or_default()
     }
 
     fn member(&mut self, agent_id: &str) -> Option<&mut Member> {

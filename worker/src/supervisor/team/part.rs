@@ -6,14 +6,14 @@
 //!
 //! Long: one way in for all parts of the team.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::directory::MemberStatus;
 use super::events::TeamEvent;
-use super::mailbox::{MailboxMessage, Mailboxes, SIGNAL_MAILBOX, SUPERVISOR};
+use super::mailbox::{InvalidMessage, MailboxMessage, Mailboxes, SIGNAL_MAILBOX, SUPERVISOR};
 use super::recruit::{RecruitResult, Roster, SIGNAL_RECRUIT, SIGNAL_RETIRE, TeamOutcome};
 use super::registry::Registry;
 use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
@@ -23,7 +23,7 @@ use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::core::verdict::Start;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
-use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::outbox::{Answer, Ask, Outbox};
 use crate::supervisor::spec::SupervisorSpec;
 use crate::supervisor::task::TaskStatus;
 
@@ -64,6 +64,9 @@ pub struct Teamwork {
     /// The run is a recruit: what its agent wants of the team is for the run above, whose team it is in (SHN-14, SHN-26).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_above: Option<ForTeam>,
+    /// What its agent is called there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own_id: Option<String>,
     pub mailbox: Mailboxes,
     pub members: Roster,
     pub topics: TopicRegistry,
@@ -72,6 +75,9 @@ pub struct Teamwork {
     work: BTreeMap<TaskId, Assignment>,
     /// The instances of recruits at work, by agent.
     recruits: BTreeMap<String, String>,
+    /// Recruits whose runs have begun: messages to them go there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    begun: BTreeMap<String, TeamKey>,
     /// The version of the plan that is known here, and how many tasks it has: the `n` of "step i of n".
     version: u64,
     planned: usize,
@@ -85,13 +91,15 @@ impl Teamwork {
             roles: spec.assigns_roles(),
             given_role: None,
             for_above: None,
+            own_id: None,
             mailbox: Mailboxes::new(spec.mailbox.clone()),
-            members: Roster::new(spec.team.clone()),
+            members: Roster::new(spec.team.clone()).beside(spec.agents.iter().map(|agent| agent.name.as_str())),
             topics: TopicRegistry::new(spec.dependencies.topics.clone()),
             registry: Registry::new(run, base_depth, spec.delegation.max_depth),
             root: None,
             work: BTreeMap::new(),
             recruits: BTreeMap::new(),
+            begun: BTreeMap::new(),
             version: 0,
             planned: 0,
         }
@@ -102,9 +110,20 @@ impl Teamwork {
         self.given_role = role.map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned);
     }
 
-    /// The run is a recruit of the one above.
-    pub fn is_recruit(&mut self) {
-        self.for_above = Some(ForTeam::default());
+    /// The run is a recruit of the one above, by this name; these messages wait for it.
+    pub fn is_recruit(&mut self, own_id: &str, mail: &[Value], out: &mut Outbox) {
+        (self.for_above, self.own_id) = (Some(ForTeam::default()), Some(own_id.to_owned()));
+        // What is no message is noted by the mailbox.
+        mail.iter().for_each(|message| drop(self.mailbox.received(message, out)));
+    }
+    /// The run of a recruit begins: the messages that it takes along.
+    pub fn recruit_begins(&mut self, key: &TeamKey, agent: &str) -> Vec<Value> {
+        self.begun.insert(agent.to_owned(), key.clone());
+        let unread = self.mailbox.unread(agent);
+        if let Some(last) = unread.last() {
+            self.mailbox.mark_read(agent, last.seq);
+        }
+        unread.iter().map(|message| json!(message.draft)).collect()
     }
     /// What the run above is to do for its team.
     pub fn for_above(&self) -> ForTeam {
@@ -164,7 +183,7 @@ impl Teamwork {
 
     /// The task starts now: what its agent is told beyond the task. The agent is in the directory and the registry from
     /// here on, and knows its role.
-    pub fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
+    pub fn context(&mut self, task: &Task, by: Option<&str>, out: &mut Outbox) -> Map<String, Value> {
         let agent = agent_of(task);
         let of_run = || self.given_role.clone().unwrap_or_else(|| GENERALIST.to_owned());
         let named = task.role.clone().or_else(|| self.roles.then(of_run));
@@ -182,7 +201,7 @@ impl Teamwork {
         if let Some(role) = named.filter(|_| self.managed) {
             context.insert("role".into(), role.as_str().into());
         }
-        let messages = self.show_messages(task, &agent, &role);
+        let messages = self.show_messages(task, [Some(agent.as_str()), by, Some(role.as_str())]);
         if !messages.is_empty() {
             context.insert("messages".into(), messages.into());
         }
@@ -210,8 +229,8 @@ impl Teamwork {
         }
     }
 
-    /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
-    pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
+    /// What an answer brings about: the recruits its agent asks for in it, and, of a result, those that rules want.
+    pub fn wanted(&mut self, task: &TaskId, result: Option<&Value>, asked: &[Value], out: &mut Outbox) {
         if let Some(above) = self.for_above.as_mut().filter(|_| !self.managed) {
             return above.recruit.extend(asked.iter().cloned());
         }
@@ -222,7 +241,7 @@ impl Teamwork {
             }
             return;
         }
-        for outcome in self.members.result_seen(task, result, asked, out) {
+        for outcome in self.members.wanted(task, result, asked, out) {
             self.heard(outcome, out);
         }
     }
@@ -247,8 +266,19 @@ impl Teamwork {
         // What is no message is noted by the mailbox.
         let _ = match elsewhere {
             Some(workflow_id) => self.mailbox.send_elsewhere(&workflow_id, &message, out),
-            None => self.mailbox.received(&message, out).map(|_| ()),
+            None => self.received(&message, out),
         };
+    }
+
+    /// A message comes in. One to a recruit at work goes on to its run, whose next call shows it (SHN-14).
+    fn received(&mut self, message: &Value, out: &mut Outbox) -> Result<(), InvalidMessage> {
+        let seq = self.mailbox.received(message, out)?;
+        let to = ["To", "to"].iter().find_map(|name| message.get(name)?.as_str()).unwrap_or_default();
+        if let Some(key) = self.begun.get(to) {
+            out.ask(Ask::SignalChild { key: key.clone().into(), signal: SIGNAL_MAILBOX, input: message.clone() });
+            self.mailbox.mark_read(to, seq);
+        }
+        Ok(())
     }
 
     /// A signal of the team's; `None` if it is another part's.
@@ -256,13 +286,15 @@ impl Teamwork {
         if !matches!(signal, SIGNAL_MAILBOX | SIGNAL_RECRUIT | SIGNAL_RETIRE) {
             return None;
         }
-        if !self.managed {
+        // What is for a recruit is passed on by the run above.
+        let is_mail = self.for_above.is_some() && signal == SIGNAL_MAILBOX;
+        if !self.managed && !is_mail {
             let why = NO_TEAM.to_owned();
             out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
             return Some(Heard::Refused(why));
         }
         let heard = match signal {
-            SIGNAL_MAILBOX => match self.mailbox.received(input, out) {
+            SIGNAL_MAILBOX => match self.received(input, out) {
                 Ok(_) => return Some(Heard::Settled),
                 Err(why) => return Some(Heard::Refused(why.to_string())),
             },
@@ -310,6 +342,11 @@ impl Teamwork {
         self.members.synthesizing();
     }
 
+    /// The run has ended or undoes its work: nobody joins or leaves any more.
+    pub fn takes_nobody(&mut self, out: &mut Outbox) {
+        self.members.takes_nobody(out);
+    }
+
     /// The run has failed: whoever was still at work for it has ended too.
     pub fn given_up(&mut self, out: &mut Outbox) {
         for agent in self.members.given_up(out) {
@@ -319,7 +356,7 @@ impl Teamwork {
 
     /// The run is over: its own agent too.
     pub fn closed(&mut self, succeeded: bool, out: &mut Outbox) {
-        self.members.closed();
+        self.members.closed(out);
         if let Some(root) = self.root.clone() {
             self.close_instance(&root, succeeded, out);
         }
@@ -348,6 +385,7 @@ impl Teamwork {
     }
 
     fn close_recruit(&mut self, agent_id: &str, succeeded: bool, out: &mut Outbox) {
+        self.begun.remove(agent_id);
         if let Some(instance) = self.recruits.remove(agent_id) {
             self.close_instance(&instance, succeeded, out);
         }
@@ -374,10 +412,12 @@ impl Teamwork {
         TeamEvent::Progress { agent: agent.to_owned(), step, of: self.planned.max(step) }.emit(out);
     }
 
-    /// Messages reach an agent by its id, by its task, or by its role.
-    fn show_messages(&mut self, task: &Task, agent: &str, role: &str) -> Vec<Value> {
-        let mut names = vec![agent.to_owned(), task.id.to_string(), role.to_owned()];
-        names.dedup();
+    /// Messages reach an agent by its id, by its name in the spec, by its task, or by its role; a recruit also by its name in
+    /// the team that it is in.
+    fn show_messages(&mut self, task: &Task, named: [Option<&str>; 3]) -> Vec<Value> {
+        let mut names: BTreeSet<String> = named.into_iter().flatten().map(str::to_owned).collect();
+        names.extend(self.own_id.clone());
+        names.insert(task.id.to_string());
         let mut messages = Vec::new();
         for name in names {
             let unread = self.mailbox.unread(&name);

@@ -12,8 +12,9 @@
 //! agent has retired.
 
 mod request;
+mod season;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 pub use request::{RecruitRequest, TeamOutcome, TeamRefusal};
 
 use request::{NotAuthorized, RetireRequest, allowed, applies, decode};
+use season::Season;
 
 use super::directory::{Directory, MemberOrigin, MemberStatus};
 use super::events::TeamEvent;
@@ -29,11 +31,14 @@ use super::roles::GENERALIST;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, ChildKind, ChildTask, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team};
 
 pub const SIGNAL_RECRUIT: &str = "recruit_v1";
 pub const SIGNAL_RETIRE: &str = "retire_v1";
+
+/// How the name of every recruit begins.
+const RECRUITED: &str = "dynamic_";
 
 /// What a request came to at once: nothing as long as the policy thinks, or why it was refused.
 pub type Requested = Result<Option<TeamOutcome>, TeamRefusal>;
@@ -63,15 +68,6 @@ struct Recruit {
     stage: RecruitStatus,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-enum Season {
-    #[default]
-    Open,
-    /// Results are being put together.
-    Late,
-    Over,
-}
-
 /// The team: its directory and those who come and go.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Roster {
@@ -84,11 +80,21 @@ pub struct Roster {
     retirements: BTreeMap<u64, String>,
     retirements_asked: u64,
     season: Season,
+    /// Names of agents of the spec that a recruit might be given: it is given none of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    taken: BTreeSet<String>,
 }
 
 impl Roster {
     pub fn new(rules: Team) -> Self {
         Roster { rules, ..Roster::default() }
+    }
+
+    /// The same beside agents of these names.
+    #[must_use]
+    pub fn beside<'n>(mut self, agents: impl Iterator<Item = &'n str>) -> Self {
+        self.taken = agents.filter(|name| name.starts_with(RECRUITED)).map(str::to_owned).collect();
+        self
     }
 
     /// Takes the input of a `recruit_v1` signal. A refusal is noted and changes nothing else.
@@ -125,12 +131,12 @@ impl Roster {
         Ok(Some(self.recruit_authorized(number, Ok(()), out)))
     }
 
-    /// What a result of the plan wants: recruits its agent asks for (`{description, role}`), and those the configured
-    /// rules bring about: those who are at work at once. Refusals are noted.
-    pub fn result_seen(
+    /// What an answer of the plan wants: recruits its agent asks for (`{description, role}`), and, of a result, those the
+    /// configured rules bring about: those who are at work at once. Refusals are noted.
+    pub fn wanted(
         &mut self,
         task: &TaskId,
-        result: &Value,
+        result: Option<&Value>,
         asked: &[Value],
         out: &mut Outbox,
     ) -> Vec<TeamOutcome> {
@@ -141,8 +147,13 @@ impl Roster {
                 Err(why) => self.refuse(why, input, out),
             });
         }
-        let fired: Vec<RecruitRule> =
-            self.rules.rules.iter().filter(|rule| applies(&rule.when, task, result)).cloned().collect();
+        let fired: Vec<RecruitRule> = self
+            .rules
+            .rules
+            .iter()
+            .filter(|rule| result.is_some_and(|result| applies(&rule.when, task, result)))
+            .cloned()
+            .collect();
         for RecruitRule { role, description, .. } in fired {
             let request = RecruitRequest { description, role, task: Some(task.clone()), generation: 0 };
             requested.push(self.recruit(request, "rule", out));
@@ -177,6 +188,9 @@ impl Roster {
         let Some(member) = self.directory.get(&agent).filter(|member| member.status != MemberStatus::Retired) else {
             return self.refuse(TeamRefusal::Unknown { agent }, input, out);
         };
+        if self.season == Season::Over {
+            return self.refuse(TeamRefusal::Stays { agent }, input, out);
+        }
         if self.retirements.values().any(|other| *other == agent) {
             return self.refuse(TeamRefusal::Retiring { agent }, input, out);
         }
@@ -200,28 +214,6 @@ impl Roster {
             // What became of a message to another run is of no consequence here.
             TeamKey::Mail(_) | TeamKey::Topic { .. } => TeamOutcome::Dropped,
         }
-    }
-
-    /// The results are being put together from now on.
-    pub fn synthesizing(&mut self) {
-        self.season = Season::Late;
-    }
-    /// The run is over.
-    pub fn closed(&mut self) {
-        self.season = Season::Over;
-    }
-
-    /// The run has failed, and cancels those who are still at work: they bring nothing any more. Gives who they are.
-    pub fn given_up(&mut self, out: &mut Outbox) -> Vec<String> {
-        let working = |(number, recruit): (&u64, &Recruit)| match &recruit.stage {
-            RecruitStatus::Working { agent_id } => Some((*number, agent_id.clone())),
-            RecruitStatus::Authorizing | RecruitStatus::Ended(_) => None,
-        };
-        let left: Vec<(u64, String)> = self.recruits.iter().filter_map(working).collect();
-        for (number, _) in &left {
-            self.child_ended(*number, Err(CallFailure::error("the run ended before this work did")), out);
-        }
-        left.into_iter().map(|(_, agent)| agent).collect()
     }
 
     /// Whom a task with these dependencies waits for before it starts (`recruit_join`).
@@ -313,7 +305,7 @@ impl Roster {
             return TeamOutcome::Denied { reason };
         }
         let RecruitRequest { role, description, task, .. } = recruit.request.clone();
-        let agent_id = self.directory.free_id(&format!("dynamic_{role}"));
+        let agent_id = self.directory.free_id(&format!("{RECRUITED}{role}"), &self.taken);
         recruit.stage = RecruitStatus::Working { agent_id: agent_id.clone() };
         self.directory.join(agent_id.clone(), &role, MemberOrigin::Recruited);
         let data = json!({ "agent_id": agent_id, "role": role, "description": description, "task": task });
@@ -378,7 +370,7 @@ impl Recruit {
         match &self.stage {
             RecruitStatus::Working { agent_id } => agent_id.clone(),
             RecruitStatus::Ended(result) => result.agent_id.clone(),
-            RecruitStatus::Authorizing => format!("dynamic_{}", self.request.role),
+            RecruitStatus::Authorizing => format!("{RECRUITED}{}", self.request.role),
         }
     }
 }

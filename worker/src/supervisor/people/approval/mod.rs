@@ -239,14 +239,15 @@ impl Approvals {
         self.trim();
     }
 
-    /// What was shown has changed to this: whoever approved it, approved something else. Gives the requests that ended.
+    /// What was shown has changed to this: whoever approved it, approved something else; and whoever says no to what waits
+    /// means what a no meant when they were asked. Gives the requests that ended.
     pub fn changed(&mut self, proposal: &Proposal, out: &mut Outbox) -> Vec<ApprovalId> {
         let shown = proposal.hash();
-        self.void_where(
-            |entry| entry.concerns(proposal) && entry.request.shown != shown,
-            "what was shown has changed",
-            out,
-        )
+        let is_another = |entry: &Entry| {
+            let means = entry.state == ApprovalState::Pending && entry.request.on_reject != proposal.on_reject;
+            entry.concerns(proposal) && (entry.request.shown != shown || means)
+        };
+        self.void_where(is_another, "what was shown has changed", out)
     }
 
     /// The task (or with no task, everything) is not wanted any more.

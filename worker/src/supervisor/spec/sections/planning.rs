@@ -228,7 +228,7 @@ pub struct PlanApproval {
     pub required: bool,
     /// How long it waits: a quarter of an hour at most.
     pub timeout: Span,
-    /// How often the plan is made again with feedback.
+    /// How many plans people are shown in one review: the first, and each that is made again with their feedback.
     pub max_rounds: u32,
 }
 

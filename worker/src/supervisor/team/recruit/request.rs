@@ -65,6 +65,8 @@ pub enum TeamRefusal {
     Full { running: usize, max: usize },
     #[error("{agent} works on that already")]
     Duplicate { agent: String },
+    #[error("the run is over; {agent} stays in its team")]
+    Stays { agent: String },
     #[error("{agent} is being retired already")]
     Retiring { agent: String },
     #[error("Agent '{agent}' is not in the team")]

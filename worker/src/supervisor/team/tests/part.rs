@@ -37,7 +37,7 @@ fn an_agent_is_welcomed_before_its_first_call() {
     team.announced(&plan, &mut out);
     let (a, b) = (&plan.tasks[&TaskId::of("a")], &plan.tasks[&TaskId::of("b")]);
     assert_eq!(team.may_start(a, &mut out), Start::Go);
-    let context = team.context(a, &mut out);
+    let context = team.context(a, None, &mut out);
     assert_eq!(context["role"], "analyst");
     let message = &team.mailbox.view()[0].draft;
     assert_eq!((message.to.as_str(), message.content.as_str()), ("agent-a", "role_assigned"));
@@ -45,10 +45,10 @@ fn an_agent_is_welcomed_before_its_first_call() {
     let active: Vec<(String, u32)> =
         team.registry.list_active().into_iter().map(|instance| (instance.name, instance.depth)).collect();
     assert_eq!(active, [("supervisor".to_owned(), 0), ("agent-a".to_owned(), 1)]);
-    team.context(a, &mut out);
+    team.context(a, None, &mut out);
     assert_eq!(team.registry.stats().total, 2, "its next attempt is the same agent");
     ended(&mut team, a, json!("done"), &mut out);
-    team.context(b, &mut out);
+    team.context(b, None, &mut out);
     assert_eq!(
         told(&out),
         [
@@ -80,7 +80,7 @@ fn messages_are_in_the_context_until_the_task_is_done() {
         assert_eq!(team.signaled("mailbox_v1", &signal, &mut out), Some(Heard::Settled));
     }
     let shown = |team: &mut Teamwork, out: &mut Outbox| -> Vec<String> {
-        let context = team.context(&task("b", &[]), out);
+        let context = team.context(&task("b", &[]), None, out);
         let messages = context.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
         messages.iter().map(|message| message["Content"].as_str().unwrap().to_owned()).collect()
     };
@@ -103,7 +103,7 @@ fn messages_are_in_the_context_until_the_task_is_done() {
 fn dependents_and_the_run_wait_for_recruits() {
     let (mut team, mut out) = teamwork();
     let (c, e) = (task("c", &[]), task("e", &["c"]));
-    team.context(&c, &mut out);
+    team.context(&c, None, &mut out);
     let recruit = json!({ "Description": "pricing", "Role": "pricing_analyst", "Task": "c" });
     assert_eq!(team.signaled("recruit_v1", &recruit, &mut out), Some(Heard::Settled));
     ended(&mut team, &c, json!("done"), &mut out);
@@ -124,8 +124,8 @@ fn dependents_and_the_run_wait_for_recruits() {
 fn a_result_may_recruit() {
     let (mut team, mut out) = teamwork();
     let c = task("c", &[]);
-    team.context(&c, &mut out);
-    team.result_seen(&c.id, &json!("x"), &[json!({ "description": "pricing", "role": "p" })], &mut out);
+    team.context(&c, None, &mut out);
+    team.wanted(&c.id, Some(&json!("x")), &[json!({ "description": "pricing", "role": "p" })], &mut out);
     ended(&mut team, &c, json!("x"), &mut out);
     assert_eq!(asked(&out), ["authorize_team_action recruit/1/authorize"]);
     assert!(matches!(team.may_start(&task("e", &["c"]), &mut out), Start::Wait(_)));
@@ -137,7 +137,7 @@ fn a_result_may_recruit() {
 fn a_retired_agent_starts_nothing() {
     let (mut team, mut out) = teamwork();
     let c = task("c", &[]);
-    team.context(&c, &mut out);
+    team.context(&c, None, &mut out);
     team.signaled("retire_v1", &json!({ "AgentID": "agent-c" }), &mut out);
     let heard = team.answered(&key("retire/1/authorize"), Ok(json!({ "allow": true })), &mut out);
     assert_eq!(heard, Heard::Retired { agent_id: "agent-c".into(), tasks: vec![TaskId::of("c")] });
@@ -158,10 +158,10 @@ fn a_consumer_waits_for_its_topic() {
     ended(&mut team, &producer, json!("9.99"), &mut out);
     assert!(team.topics.fired(&consumer.id, 1, &mut outbox(1)).is_some());
     assert_eq!(team.may_start(&consumer, &mut outbox(1)), Start::Go);
-    assert!(!team.context(&consumer, &mut outbox(1)).contains_key("missing_topics"));
+    assert!(!team.context(&consumer, None, &mut outbox(1)).contains_key("missing_topics"));
     assert!(late.topics.fired(&consumer.id, 1, &mut outbox(360)).is_some());
     assert_eq!(late.may_start(&consumer, &mut outbox(360)), Start::Go);
-    assert_eq!(late.context(&consumer, &mut outbox(360))["missing_topics"], json!(["prices"]));
+    assert_eq!(late.context(&consumer, None, &mut outbox(360))["missing_topics"], json!(["prices"]));
 }
 
 /// SHD-07: without a team its three signals are refused with a record and change nothing; others are not the team's.
@@ -178,7 +178,7 @@ fn a_run_without_a_team_refuses_its_signals() {
     }
     assert_eq!(team.signaled("pause_v1", &json!({}), &mut outbox(0)), None);
     assert_eq!(team, before);
-    let context = team.context(&task("a", &[]), &mut outbox(0));
+    let context = team.context(&task("a", &[]), None, &mut outbox(0));
     assert!(context.is_empty(), "nobody is told of a team that is not there");
 }
 
@@ -186,7 +186,7 @@ fn a_run_without_a_team_refuses_its_signals() {
 #[test]
 fn queries_change_nothing() {
     let (mut team, mut out) = teamwork();
-    team.context(&task("a", &[]), &mut out);
+    team.context(&task("a", &[]), None, &mut out);
     let before = team.clone();
     let root = team.registry.list_all()[0].instance_id.clone();
     assert_eq!(

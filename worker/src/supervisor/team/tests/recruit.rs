@@ -300,7 +300,7 @@ fn a_late_recruit_is_refused_or_waited_for() {
     assert_eq!(team.recruits_alive(), 1);
     team.answered(&key("recruit/1/child"), Ok(json!("here")), &mut out);
     assert_eq!((team.recruits_alive(), team.results().len()), (0, 1));
-    team.closed();
+    team.closed(&mut out);
     assert_eq!(team.recruit_signal(&signal, &mut out), Err(TeamRefusal::Over));
     assert_eq!(refusals(&out).last(), Some(&"the run is over; nobody is recruited any more"));
 }
@@ -360,7 +360,7 @@ fn recruits_come_from_signals_results_and_rules() {
     ];
     let told = |task: &str, result: Value, recruits: &[Value]| {
         let (mut team, mut out) = (Roster::new(Team { rules: rules.clone(), ..Team::default() }), outbox(0));
-        team.result_seen(&TaskId::of(task), &result, recruits, &mut out);
+        team.wanted(&TaskId::of(task), Some(&result), recruits, &mut out);
         let line = |ask: &Ask| match ask {
             Ask::Call(call) => {
                 let text = |field: &str| call.context[field].as_str().unwrap_or("-").to_owned();
