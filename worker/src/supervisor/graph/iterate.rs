@@ -213,14 +213,15 @@ impl Graph {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let mut anew = Vec::new();
-        let planned = self.as_policies_want(planned, origin);
+        let mut planned = self.as_policies_want(planned, origin);
+        over.extend(self.without_revisions_of_ended(&mut planned, origin));
         let named = each_once(&planned)?;
         for (id, task) in planned {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
             match self.task(&id).map(|task| task.status) {
-                Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
+                Some(status) if self.is_kept(status) || self.stays_ended(&id, origin) => over.push(id), // never redone
                 Some(status) if status.is_terminal() && self.replaces(origin) => anew.push((id, task)),
                 Some(status) if status.is_terminal() => {
                     let new = self.free_name(&id, &named, &fresh);
@@ -276,7 +277,9 @@ impl Graph {
 
     /// Work that is over is not planned again; the next planning is told.
     fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
-        let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
+        let accepted = self.task(id).is_none_or(|task| self.is_kept(task.status));
+        let what = if accepted { "accepted work" } else { "what a person has ended" };
+        let why = format!("task {id} is over; {what} is not planned again. Give new work an id of its own");
         out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
         self.refused_in_plan.push(why);
     }
