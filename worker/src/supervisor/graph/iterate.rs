@@ -271,17 +271,8 @@ impl Graph {
 
     /// Accepted and escalated work stays as it is; only where steps are planned anew one by one, a known name is a new step
     /// beside the one that is done (FSP-06).
-    fn is_kept(&self, status: TaskStatus) -> bool {
+    pub(super) fn is_kept(&self, status: TaskStatus) -> bool {
         !self.rules.evaluator && matches!(status, TaskStatus::Completed | TaskStatus::Escalated)
-    }
-
-    /// Work that is over is not planned again; the next planning is told.
-    fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
-        let accepted = self.task(id).is_none_or(|task| self.is_kept(task.status));
-        let what = if accepted { "accepted work" } else { "what a person has ended" };
-        let why = format!("task {id} is over; {what} is not planned again. Give new work an id of its own");
-        out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
-        self.refused_in_plan.push(why);
     }
 
     fn tell_added(&mut self, new: &[Task], out: &mut Outbox) {

@@ -286,8 +286,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) -> Result<Value, ToolRefusal> {
-        let reason = of.reason.clone().unwrap_or_default();
-        let id = &of.task_id;
+        let (id, reason) = (&of.task_id, of.reason.clone().unwrap_or_default());
         match self.task(id).map(|task| task.status) {
             None => Err(ToolRefusal::NothingToCancel(id.clone())),
             Some(status) if status.is_terminal() && status != TaskStatus::Cancelled => {
@@ -295,7 +294,9 @@ impl Graph {
             }
             Some(_) => {
                 self.cancel_task(id, &reason, by, gates, out);
-                Ok(cancelled_text(id, &reason).into())
+                // Of one that was cancelled before, why it was.
+                let told = self.task(id).and_then(|task| task.error.as_ref());
+                Ok(told.map_or_else(|| cancelled_text(id, &reason), |error| error.message.clone()).into())
             }
         }
     }
