@@ -28,7 +28,7 @@ use crate::backend::CallError;
 use crate::inbox::send_on;
 use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
-use crate::supervisor::run::asks::word_of;
+use crate::supervisor::run::child_id::is_for_task;
 use crate::supervisor::team::registry::AgentInstance;
 
 /// Of the members of a team.
@@ -291,8 +291,8 @@ async fn tasks_of_plan(cx: &Context, target: &Target, lines: &[Value]) -> Vec<Va
         let id = super::result::value_text(&line["task_id"]);
         let why = ask(cx, target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
         // Activities of a task have its id in their names, and so have the runs that do it.
-        let (call, run) = (format!("/{id}/"), format!("-{}-", word_of(&id)));
-        let of_task = |one: &&Obstacle| one.what.contains(&call) || one.run.as_str().contains(&run);
+        let call = format!("/{id}/");
+        let of_task = |one: &&Obstacle| one.what.contains(&call) || is_for_task(one.run.as_str(), &id);
         let stuck: Vec<Value> = stuck.iter().filter(of_task).map(|one| one.json(&cx.screen)).collect();
         shown.push(json!({ "task": line, "why_not_running": why["reasons"], "stuck": stuck }));
     }

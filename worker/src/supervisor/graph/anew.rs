@@ -34,6 +34,19 @@ impl Graph {
         Ok((id, old.status))
     }
 
+    /// Work that is over is not planned again; the next planning is told.
+    pub(super) fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
+        let ended = self.task(id).filter(|task| !self.is_kept(task.status));
+        let what = if ended.is_some() { "what a person has ended" } else { "accepted work" };
+        let said = ended.and_then(|task| task.error.as_ref()).map(|error| format!(" ({})", error.message));
+        let why = format!(
+            "task {id} is over{}; {what} is not planned again. Give new work an id of its own",
+            said.unwrap_or_default()
+        );
+        out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
+        self.refused_in_plan.push(why);
+    }
+
     pub(super) fn tell_replaced(&mut self, replaced: Vec<(TaskId, TaskStatus)>, out: &mut Outbox) {
         for (id, was) in replaced {
             let goal = self.task(&id).map(|task| &task.goal);

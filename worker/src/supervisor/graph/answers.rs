@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::refusal::NotTaken;
 use super::spellings::words;
-use crate::supervisor::model::{PlannedTask, TaskId, share};
+use crate::supervisor::model::{PlannedTask, TaskId, null_is_absent, share};
 use crate::supervisor::outbox::Answer;
 use crate::supervisor::reading::{read, refused};
 
@@ -32,7 +32,7 @@ pub(super) fn answered<T: DeserializeOwned>(what: &str, answer: Answer) -> Resul
 pub struct DeciderToolCall {
     #[serde(alias = "name")]
     pub tool: String,
-    #[serde(default, alias = "arguments")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "arguments")]
     pub args: Map<String, Value>,
 }
 
@@ -40,19 +40,30 @@ pub struct DeciderToolCall {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SupervisorDecision {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub reasoning: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "chosen")]
+    #[schemars(with = "Vec<String>")]
     pub tasks_to_execute: Vec<TaskId>,
     #[serde(default, deserialize_with = "feedback")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub feedback_to_subagents: BTreeMap<TaskId, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub all_tasks_completed: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tool_calls: Vec<DeciderToolCall>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
+}
+
+/// Ids of no task are skipped, and the decision counts (PDT-14): also numbers that no task can have.
+fn chosen<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TaskId>, D::Error> {
+    let said = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+    let read = |id: Value| match TaskId::deserialize(&id) {
+        Err(_) if id.is_number() => TaskId::new(id.to_string()).map_err(serde::de::Error::custom),
+        read => read.map_err(serde::de::Error::custom),
+    };
+    said.into_iter().map(read).collect()
 }
 
 /// Keys of JSON objects are texts, whatever they name; absent and null mean none.
@@ -77,11 +88,11 @@ pub struct ControllerDecision {
     pub kind: Option<String>,
     #[serde(default)]
     pub app: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub conclude_task: bool,
     #[serde(default)]
     pub conclude_final_answer: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
 }
 
@@ -112,14 +123,14 @@ pub struct TaskReview {
     pub verdict: Option<VerdictKind>,
     #[serde(default)]
     pub passed: Option<bool>,
-    #[serde(default, alias = "reasoning")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "reasoning")]
     pub feedback: String,
     #[serde(default, deserialize_with = "share")]
     #[schemars(with = "Option<f64>")]
     pub score: Option<u32>,
     #[serde(default)]
     pub criteria: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
 }
 
@@ -145,7 +156,7 @@ pub struct ReviewOutput {
     pub needs_replanning: bool,
     #[serde(rename = "overallAssessment", alias = "overall_assessment")]
     pub overall_assessment: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
 }
 
@@ -154,12 +165,12 @@ pub struct ReviewOutput {
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
     pub decision: EvaluationKind,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub reason: String,
     /// Bypasses the replanner.
     #[serde(default)]
     pub tasks: Option<Vec<PlannedTask>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
 }
 

@@ -73,6 +73,7 @@ impl Graph {
 
     pub(super) fn ask_decision(&mut self, out: &mut Outbox) {
         self.cycle += 1;
+        self.board_shown();
         self.executed_in_cycle = false;
         self.in_cycle = true;
         let notes = std::mem::take(&mut self.board_notes);
@@ -120,7 +121,10 @@ impl Graph {
         if decision.tasks_to_execute.is_empty() || self.allowed(Authority::Select, "select", out) {
             self.choose(&decision.tasks_to_execute);
         }
-        if decision.all_tasks_completed && self.allowed(Authority::Finish, "finish", out) {
+        if decision.all_tasks_completed
+            && self.allowed(Authority::Finish, "finish", out)
+            && !self.ends_older_board("finish", out)
+        {
             self.claims_to_be_done(gates, out);
         }
     }
@@ -276,8 +280,14 @@ impl Graph {
 
     fn ask_controller(&mut self, out: &mut Outbox) {
         self.cycle += 1;
-        let view =
-            |task: &Task| json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
+        self.board_shown();
+        let view = |task: &Task| {
+            let mut shown = json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
+            if let Some(error) = &task.error {
+                shown["error"] = error.message.as_str().into();
+            }
+            shown
+        };
         let subtasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
         let mut variables: Map<String, Value> = self.variables();
         for task in self.plan.in_order() {
@@ -315,6 +325,9 @@ impl Graph {
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
         let next = decision.next_subtask.trim();
         if decision.conclude_task && next.is_empty() && self.allowed(Authority::Finish, "finish", out) {
+            if self.ends_older_board("conclude", out) {
+                return;
+            }
             self.overall_assessment = decision.conclude_final_answer.clone();
             return self.finish(gates, out);
         }
@@ -368,8 +381,12 @@ impl Graph {
 
     /// New words for a sub-task (CUG-42). What people have approved is done in the words that they saw (CUG-31).
     fn refine(&mut self, id: &TaskId, words: &str, out: &mut Outbox) {
-        if self.approved {
-            let why = "the plan was approved as it is, and is carried out in its own words";
+        let why = match () {
+            () if self.approved => Some("the plan was approved as it is, and is carried out in its own words"),
+            () if self.touched.contains(id) => Some("a person has changed the sub-task since you were asked"),
+            () => None,
+        };
+        if let Some(why) = why {
             out.note(
                 NoteKind::ActionRefused,
                 json!({ "action": "refine", "task": id, "cycle": self.cycle, "why": why }),

@@ -24,9 +24,14 @@ impl Graph {
     fn ask_evaluator(&mut self, out: &mut Outbox) {
         self.ended_since_asked = false;
         self.cycle += 1;
+        self.board_shown();
         let view = |task: &Task| {
             let result = Self::standing_result(task);
-            (task.id.to_string(), json!({ "status": task.status, "result": result, "goal": task.goal }))
+            let mut shown = json!({ "status": task.status, "result": result, "goal": task.goal });
+            if let Some(error) = &task.error {
+                shown["error"] = error.message.as_str().into();
+            }
+            (task.id.to_string(), shown)
         };
         let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
         let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });
@@ -47,6 +52,7 @@ impl Graph {
         out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
         match evaluation.decision {
             EvaluationKind::Continue => {}
+            EvaluationKind::Complete | EvaluationKind::Replan if self.ends_older_board("evaluate", out) => {}
             EvaluationKind::Complete => {
                 let why = if evaluation.reason.is_empty() { "the goal is reached" } else { &evaluation.reason };
                 self.skip_rest(SkipReason::NotNeeded, why, gates, out);
@@ -67,7 +73,10 @@ impl Graph {
                     }
                 },
                 None if out.budget().exhausted().is_some() => {}
-                None => self.replan(out),
+                None => {
+                    self.overall_assessment = Some(evaluation.reason).filter(|reason| !reason.is_empty());
+                    self.replan(out);
+                }
             },
         }
     }

@@ -213,14 +213,15 @@ impl Graph {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut anew, version) = (Vec::new(), self.plan.version);
-        let planned = self.as_policies_want(planned, origin);
+        let mut planned = self.as_policies_want(planned, origin);
+        over.extend(self.without_revisions_of_ended(&mut planned, origin));
         let named = each_once(&planned)?;
         for (id, task) in planned {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
             match self.task(&id).map(|task| task.status) {
-                Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
+                Some(status) if self.is_kept(status) || self.stays_ended(&id, origin) => over.push(id), // never redone
                 Some(status) if status.is_terminal() && self.replaces(origin) => anew.push((id, task)),
                 Some(status) if status.is_terminal() => {
                     let new = self.free_name(&id, &named, &fresh);
@@ -267,15 +268,8 @@ impl Graph {
 
     /// Accepted and escalated work stays as it is; only where steps are planned anew one by one, a known name is a new step
     /// beside the one that is done (FSP-06).
-    fn is_kept(&self, status: TaskStatus) -> bool {
+    pub(super) fn is_kept(&self, status: TaskStatus) -> bool {
         !self.rules.evaluator && matches!(status, TaskStatus::Completed | TaskStatus::Escalated)
-    }
-
-    /// Work that is over is not planned again; the next planning is told.
-    fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
-        let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
-        out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
-        self.refused_in_plan.push(why);
     }
 
     fn tell_added(&mut self, new: &[Task], out: &mut Outbox) {

@@ -25,6 +25,7 @@ mod flow;
 mod gates;
 mod handed;
 mod iterate;
+mod meanwhile;
 mod people;
 mod planning;
 mod policies;
@@ -175,6 +176,9 @@ pub struct Graph {
     /// Whoever decides has changed the plan, and people have not looked at it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unseen: bool,
+    /// Tasks that people have done something to since somebody was shown the board.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    touched: BTreeSet<TaskId>,
     /// The plan is made again at the word of a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     at_their_word: bool,
@@ -232,6 +236,7 @@ impl Graph {
             ended_since_asked: false,
             approved: false,
             unseen: false,
+            touched: BTreeSet::new(),
             at_their_word: false,
             handed: None,
         };
@@ -358,6 +363,9 @@ impl Graph {
                 return false;
             }
         };
+        if by == Actor::Human {
+            self.touched.insert(id.clone());
+        }
         if to.is_terminal() {
             task.ended_at = Some(out.now());
         }

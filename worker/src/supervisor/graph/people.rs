@@ -289,7 +289,7 @@ impl Graph {
         if self.rules.selection != Selection::Supervisor {
             return;
         }
-        self.board_notes.push(format!("A person says: {text}"));
+        self.board_notes.push(format!("{}{text}", meanwhile::PERSON_SAYS));
         let excess = self.board_notes.len().saturating_sub(BOARD_NOTES_MAX);
         self.board_notes.drain(..excess);
     }
@@ -334,6 +334,7 @@ impl Graph {
         // Whoever made this plan hears of it now, and the next planner has nothing to do with it.
         let kept = changed.refused_in_plan.split_off(known);
         *self = changed;
+        self.touch_all();
         self.plan_changed(gates, out);
         Ok(kept)
     }
@@ -352,6 +353,7 @@ impl Graph {
             return Err(PlanRefusal::RunIsOver(self.phase));
         }
         let answer = self.tool(tool, args, Actor::Human, gates, out)?;
+        self.touched_by(tool, args, &answer);
         self.plan_changed(gates, out);
         Ok(answer)
     }

@@ -96,19 +96,15 @@ impl Graph {
 
     pub(super) fn ask_planner(&mut self, out: &mut Outbox) {
         self.planning_tries += 1;
-        let view = |task: &Task| {
-            json!({
-                "id": task.id, "goal": task.goal, "status": task.status, "feedback": task.open_feedback(),
-                "result": task.result,
-            })
-        };
-        let tasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
+        self.board_shown();
+        let replaces_rest = self.rules.evaluator && self.iteration > 1;
+        let tasks: Vec<Value> = self.plan.in_order().into_iter().map(shown).collect();
         let revise: Vec<Value> = self
             .plan
             .in_order()
             .into_iter()
-            .filter(|task| task.status == TaskStatus::NeedsRevision)
-            .map(view)
+            .filter(|task| task.status == TaskStatus::NeedsRevision || (replaces_rest && !task.status.is_terminal()))
+            .map(shown)
             .collect();
         let mut context = json!({
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
@@ -117,6 +113,9 @@ impl Graph {
             "dispatched_agents": self.rules.policies.dispatched_agents,
             "given": self.planning_context, "refused": std::mem::take(&mut self.refused_in_plan),
         });
+        if replaces_rest {
+            context["replaces_rest"] = true.into();
+        }
         let guidance = self.rules.guidance(&self.plan.objective);
         if !guidance.is_empty() {
             context["guidance"] = json!(guidance);
@@ -170,7 +169,7 @@ impl Graph {
             Ok(output) => output,
             Err(why) => return self.not_planned(&why.to_string(), gates, out),
         };
-        if self.iteration > 1 || self.approved {
+        if self.iteration > 1 || self.approved || self.has_work_of_people() {
             self.complexity_bp = output.complexity.or(self.complexity_bp);
             return self.take_replan(output.tasks, output.reasoning, gates, out);
         }
@@ -317,6 +316,17 @@ impl Graph {
         }
         Ok(output)
     }
+}
+
+/// A task as its planner sees it.
+fn shown(task: &Task) -> Value {
+    let mut shown = json!({
+        "id": task.id, "goal": task.goal, "status": task.status, "feedback": task.open_feedback(), "result": task.result,
+    });
+    if let Some(error) = &task.error {
+        shown["error"] = error.message.as_str().into();
+    }
+    shown
 }
 
 /// SHN-40: by position, where the planner gave roles; a place without one has the role that the run was given.

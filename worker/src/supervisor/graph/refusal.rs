@@ -107,6 +107,8 @@ pub enum ToolRefusal {
     NotPatched { id: TaskId, status: TaskStatus },
     #[error("Error: Task {0} not found.")]
     NothingToCancel(TaskId),
+    #[error("Error: a person has changed task {0} since you were asked; look at it again.")]
+    ChangedByPerson(TaskId),
     #[error("Error: Task {id} is {status} and cannot be cancelled.")]
     NotCancelled { id: TaskId, status: TaskStatus },
     #[error("Error: No task with id {0} found in plan.")]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::refusal::NotTaken;
 use crate::supervisor::core::account::Spent;
-use crate::supervisor::model::{DoubtedResult, SaidBeside, dollars, share};
+use crate::supervisor::model::{DoubtedResult, SaidBeside, dollars, null_is_absent, share};
 use crate::supervisor::outbox::Answer;
 use crate::supervisor::reading::{NO_RESULT, Unreadable, read, why_failed};
 use crate::supervisor::spec::Span;
@@ -31,7 +31,7 @@ pub struct Reply {
     #[serde(default, deserialize_with = "dollars", alias = "cost_usd")]
     #[schemars(with = "Option<f64>")]
     pub cost: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub tokens: u64,
     #[serde(default)]
     pub model: Option<String>,
@@ -39,10 +39,10 @@ pub struct Reply {
     #[serde(default, alias = "proposed_action")]
     pub action: Option<String>,
     /// People the worker asks for (SHN-26).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub recruit: Vec<Value>,
     /// Messages to others (SHN-14).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub send: Vec<Value>,
     /// A question to a person (LGI-01): the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,9 +53,9 @@ pub struct Reply {
     /// One bounded question to another capability (PDT-49).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consult: Option<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub out_of_scope: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub variables: Map<String, Value>,
 }
 

@@ -15,6 +15,15 @@ use crate::supervisor::plan_task;
 /// The label and the kind of error of a task whose review failed (FSS-31).
 const REVIEWER_ERROR: &str = "reviewer-error";
 
+/// How each verdict begins that pydantask writes into an objective (PDT-24).
+const FAILED_REVIEW: &str = "Previous attempt failed review; feedback: ";
+
+/// An objective in other words, with what reviews have written into the one before (PDT-54).
+pub(super) fn with_feedback_of(before: &str, goal: &str) -> String {
+    let said = before.find(FAILED_REVIEW).filter(|_| !goal.contains(FAILED_REVIEW));
+    said.map_or_else(|| goal.to_owned(), |at| format!("{goal}\n\n{}", &before[at..]))
+}
+
 impl Graph {
     /// A result that nobody is paid to review waits for the end of the run, which leaves it out.
     pub(super) fn ask_review(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
@@ -213,8 +222,7 @@ impl Graph {
     fn send_back(&mut self, id: &TaskId, text: &str, out: &mut Outbox) {
         let append = self.rules.append_feedback;
         if let Some(task) = self.plan.tasks.get_mut(id).filter(|_| append) {
-            task.goal += "\n\nPrevious attempt failed review; feedback: ";
-            task.goal += text;
+            task.goal = format!("{}\n\n{FAILED_REVIEW}{text}", task.goal);
         }
         out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text }));
         self.drop_approved_action(id, out);

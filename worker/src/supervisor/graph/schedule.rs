@@ -201,6 +201,9 @@ impl Graph {
         let message = format!("Missing required parameters: {}", missing.join(", "));
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.metadata.missing_required_parameters = missing;
+            // Some may have been given since.
+            let told = task.error.as_mut().filter(|error| error.kind == "missing_required_parameters");
+            told.into_iter().for_each(|error| error.message.clone_from(&message));
         }
         if self.task(id).is_some_and(|task| task.status != TaskStatus::Errored) {
             self.errored_before_start(id, "missing_required_parameters", message, out);

@@ -83,7 +83,10 @@ fn cancelled_text(id: &TaskId, reason: &str) -> String {
 impl Graph {
     /// Carries out a tool call and keeps its answer for the next board.
     pub(super) fn use_tool(&mut self, call: &DeciderToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
-        let answer = self.tool(&call.tool, &call.args, Actor::Supervisor, gates, out);
+        let answer = match self.seen_otherwise(call) {
+            Some(id) => Err(ToolRefusal::ChangedByPerson(id)),
+            None => self.tool(&call.tool, &call.args, Actor::Supervisor, gates, out),
+        };
         let answer = answer.unwrap_or_else(|why| {
             let why = why.to_string();
             out.note(NoteKind::ActionRefused, json!({ "tool": call.tool, "args": call.args, "why": why }));
@@ -230,8 +233,9 @@ impl Graph {
             changed.push("dependencies");
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return Err(ToolRefusal::NothingToPatch) };
-        if let Some(goal) = patch.sub_task_objective.as_ref().filter(|goal| **goal != task.goal) {
-            task.goal.clone_from(goal);
+        let goal = patch.sub_task_objective.as_ref().map(|goal| review::with_feedback_of(&task.goal, goal));
+        if let Some(goal) = goal.filter(|goal| *goal != task.goal) {
+            task.goal = goal;
             changed.push("sub_task_objective");
         }
         if patch.capability.is_some() && patch.capability != task.capability {
@@ -282,8 +286,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) -> Result<Value, ToolRefusal> {
-        let reason = of.reason.clone().unwrap_or_default();
-        let id = &of.task_id;
+        let (id, reason) = (&of.task_id, of.reason.clone().unwrap_or_default());
         match self.task(id).map(|task| task.status) {
             None => Err(ToolRefusal::NothingToCancel(id.clone())),
             Some(status) if status.is_terminal() && status != TaskStatus::Cancelled => {
@@ -291,7 +294,9 @@ impl Graph {
             }
             Some(_) => {
                 self.cancel_task(id, &reason, by, gates, out);
-                Ok(cancelled_text(id, &reason).into())
+                // Of one that was cancelled before, why it was.
+                let told = self.task(id).and_then(|task| task.error.as_ref());
+                Ok(told.map_or_else(|| cancelled_text(id, &reason), |error| error.message.clone()).into())
             }
         }
     }
@@ -367,7 +372,8 @@ impl Graph {
         }
         match to {
             Cancelled if from != to => {
-                self.cancel_task(id, of.reason.as_deref().unwrap_or("by the supervisor"), by, gates, out);
+                let unsaid = if by == Actor::Human { "" } else { "by the supervisor" };
+                self.cancel_task(id, of.reason.as_deref().unwrap_or(unsaid), by, gates, out);
             }
             _ => {
                 self.set(id, to, by, "requested", out);

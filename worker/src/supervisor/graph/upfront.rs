@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::spellings::said_once;
-use crate::supervisor::model::{Dependency, PlanStrategy, PlannedTask, PlannerOutput, TaskId};
+use crate::supervisor::model::{Dependency, PlanStrategy, PlannedTask, PlannerOutput, TaskId, null_is_absent};
 use crate::supervisor::reading::{Unreadable, read};
 use crate::supervisor::spec::UpfrontStrategy;
 
@@ -27,7 +27,7 @@ pub struct PlanUpfront {
 pub struct Delegated {
     pub agent_name: String,
     pub task: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub variables: Vec<String>,
 }
 

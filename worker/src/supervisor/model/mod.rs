@@ -25,7 +25,7 @@ pub use metadata::{
 pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
 pub use plan_strategy::PlanStrategy;
 pub use planned::{Dependency, PlannedEdge, PlannedTask, PlannerOutput, basis_points};
-pub(crate) use planned::{dollars, share};
+pub(crate) use planned::{dollars, null_is_absent, share};
 pub use span::{InvalidSpan, Span};
 pub use task::{
     Attempt, AttemptOutcome, CancelReason, DependencyPolicy, Edge, Feedback, FeedbackFrom, Priority, Requires, Risk,

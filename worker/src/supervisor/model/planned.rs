@@ -25,6 +25,14 @@ impl Dependency {
             Dependency::Edge(edge) => &edge.on,
         }
     }
+
+    /// The same for another task.
+    pub fn wait_for(&mut self, on: TaskId) {
+        match self {
+            Dependency::Id(id) => *id = on,
+            Dependency::Edge(edge) => edge.on = on,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,9 +55,15 @@ pub struct PlannedTask {
     pub id: Option<TaskId>,
     #[serde(alias = "description", alias = "task", alias = "objective", alias = "sub_task_objective")]
     pub goal: String,
-    #[serde(default, alias = "dependencies", alias = "depends_on", alias = "sub_task_dependencies")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        alias = "dependencies",
+        alias = "depends_on",
+        alias = "sub_task_dependencies"
+    )]
     pub deps: Vec<Dependency>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub priority: Priority,
     #[serde(default)]
     pub revises: Option<TaskId>,
@@ -61,11 +75,11 @@ pub struct PlannedTask {
     pub role: Option<String>,
     #[serde(default)]
     pub action: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub required: bool,
-    #[serde(default, alias = "risk_level")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "risk_level")]
     pub risk: Risk,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub requires_approval: bool,
     #[serde(
         default,
@@ -76,15 +90,15 @@ pub struct PlannedTask {
     )]
     #[schemars(with = "Option<f64>")]
     pub cost: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub produces: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub consumes: Vec<String>,
-    #[serde(default, alias = "suggested_tools")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "suggested_tools")]
     pub tools: Vec<String>,
-    #[serde(default, alias = "parameters", alias = "tool_parameters")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "parameters", alias = "tool_parameters")]
     pub params: Map<String, Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub metadata: PlanMetadata,
     #[serde(default)]
     pub compensation: Option<Value>,
@@ -92,7 +106,7 @@ pub struct PlannedTask {
     pub overall_objective: Option<String>,
     #[serde(default)]
     pub max_attempts: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub is_final: bool,
 }
 
@@ -172,10 +186,17 @@ pub struct PlannerOutput {
     #[schemars(with = "Option<f64>")]
     pub complexity: Option<u32>,
     /// The role of each task by position (SHN-40).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub agent_types: Vec<String>,
-    #[serde(default, alias = "estimated_tokens")]
+    #[serde(default, deserialize_with = "null_is_absent", alias = "estimated_tokens")]
     pub tokens: u64,
+}
+
+/// Models write null where they have nothing to say: where a key may be left out, that is the same.
+pub(crate) fn null_is_absent<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A number from 0 to 1 as basis points. What is below a bound stays below it: 0.59999 is no 0.6.

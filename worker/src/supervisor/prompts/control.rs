@@ -30,6 +30,9 @@ pub struct SubTask {
     pub agent: Option<String>,
     #[serde(default)]
     pub status: String,
+    /// Why it is not done.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 const CONTROL: &str = "\
@@ -48,7 +51,8 @@ impl ControllerTurn {
     pub fn text(&self) -> String {
         let line = |task: &SubTask| {
             let agent = task.agent.as_ref().map(|agent| format!(" (agent: {agent})")).unwrap_or_default();
-            format!("{} [{}]{agent}: {}", task.id, task.status, task.goal)
+            let error = task.error.as_ref().map(|error| format!("\nerror: {error}")).unwrap_or_default();
+            format!("{} [{}]{agent}: {}{error}", task.id, task.status, task.goal)
         };
         Prompt::new("You control a plan: you look at what has been done and say which sub-task is next.")
             .section("intent", &self.intent)
@@ -82,10 +86,10 @@ impl EvaluatorTurn {
         let part = |task: &Value, name: &str| task.get(name).map(shown).unwrap_or_default();
         let line = |(id, task): (&String, &Value)| {
             let line = format!("{id} [{}]: {}", part(task, "status"), part(task, "goal"));
-            match part(task, "result") {
-                result if result.is_empty() => line,
-                result => format!("{line}\nresult: {result}"),
-            }
+            let told = ["result", "error"].map(|name| (name, part(task, name)));
+            told.iter()
+                .filter(|(_, said)| !said.is_empty())
+                .fold(line, |line, (name, said)| format!("{line}\n{name}: {said}"))
         };
         Prompt::new("You watch over a plan that is carried out one task at a time.")
             .section("goal", &self.goal)

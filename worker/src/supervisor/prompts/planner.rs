@@ -19,6 +19,8 @@ pub struct PlannerTurn {
     pub tasks: Vec<PlannedView>,
     pub needs_revision: Vec<PlannedView>,
     pub overall_assessment: Option<String>,
+    /// The new plan takes the place of all that is left of the old one (FSP-06).
+    pub replaces_rest: bool,
     /// The agents a task may name.
     pub agents: Vec<String>,
     /// What they are there for, of those that say so (CUG-02).
@@ -52,6 +54,9 @@ pub struct PlannedView {
     pub status: String,
     #[serde(default)]
     pub feedback: Option<String>,
+    /// What went wrong with it, or why it is not done.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 const FIRST: &str = "\
@@ -72,6 +77,12 @@ Plan anew only the tasks listed under \"needs revision\".
 - Let every new goal take up the feedback.
 - What is completed or escalated is kept as it is: do not plan it again.
 - An empty list of tasks ends the work.";
+
+const REST: &str = "\
+Plan anew what is left to do.
+- Your tasks take the place of those listed under \"left to do\": name each of them again that is still needed.
+- What is over is kept as it is: do not plan it again, and give new work an id of its own.
+- An empty list of tasks ends the work: what is left is not done.";
 
 const OUTPUT: &str = "\
 Answer with JSON only:
@@ -98,6 +109,7 @@ impl PlannerTurn {
         let (given, feedback) = self.given();
         let instruction = match (self.upfront, self.iteration > 1) {
             (true, _) => UPFRONT,
+            (false, true) if self.replaces_rest => REST,
             (false, true) => LATER,
             (false, false) => FIRST,
         };
@@ -109,8 +121,9 @@ impl PlannerTurn {
             true => {
                 let kept =
                     self.tasks.iter().filter(|task| !self.needs_revision.iter().any(|other| other.id == task.id));
+                let again = if self.replaces_rest { "left to do" } else { "needs revision" };
                 prompt
-                    .section("needs revision", &bullets(self.needs_revision.iter().map(PlannedView::line)))
+                    .section(again, &bullets(self.needs_revision.iter().map(PlannedView::line)))
                     .section("kept as it is", &bullets(kept.map(PlannedView::line)))
                     .section("assessment of the last round", self.overall_assessment.as_deref().unwrap_or_default())
             }
@@ -154,6 +167,9 @@ impl PlannedView {
         let mut line = format!("{} [{}]: {}", self.id, self.status, self.goal);
         if let Some(feedback) = &self.feedback {
             line.push_str(&format!("\nfeedback: {feedback}"));
+        }
+        if let Some(error) = &self.error {
+            line.push_str(&format!("\nerror: {error}"));
         }
         line
     }

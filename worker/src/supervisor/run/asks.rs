@@ -16,7 +16,7 @@ use super::children::{ChildBudget, FromAbove};
 use super::lease::{self, Lease};
 use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
-use super::{SUPERVISOR, SupervisorRun, children};
+use super::{SUPERVISOR, SupervisorRun, child_id, children};
 use crate::agent::AGENT;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
@@ -305,14 +305,15 @@ impl SupervisorRun {
     fn start_child(&mut self, key: Key, workflow_type: &'static str, begins: Begins, input: &Value, cx: &mut Cx<'_>) {
         let Begins { lease, priority, too_slow } = begins;
         // By the name that the ids of the run have: in whichever run of the chain it begins, it is the child of that key.
-        let workflow_id = format!("{}-{}", self.run, word_of(&key.to_string()));
+        let id = child_id::of(&self.run, &key);
+        let workflow_id = id.to_string();
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         // What it spent is known only when it has ended.
         let cancellation = CancellationType::WaitCancellationCompleted;
         let options =
             ChildWorkflowOptions { parent_close_policy, priority, cancellation, ..ChildWorkflowOptions::default() };
-        let seq = cx.start_child(workflow_type, WorkflowId::of(&workflow_id), input, options);
+        let seq = cx.start_child(workflow_type, id, input, options);
         let agent = lease.as_ref().and_then(|lease| lease.purpose);
         let (lent, share, calls) = lease.map(|lease| (lease.lent, lease.share, lease.calls)).unwrap_or_default();
         if let Some(share) = share {
@@ -361,11 +362,6 @@ fn delivered(options: &ActivityOptions, deliveries: u32) -> u32 {
     if by_itself { deliveries.max(retry::DELIVERIES_MAX) } else { deliveries }
 }
 
-/// A key, or a part of one, as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
-pub(crate) fn word_of(key: &str) -> String {
-    key.replace('~', "~0").replace('-', "~1").replace('/', "-")
-}
-
 /// What the runs below call this one.
 fn own_id(cx: &Cx<'_>) -> Option<String> {
     cx.workflow_id().map(ToString::to_string)
@@ -375,21 +371,5 @@ pub(super) fn summary(call: &Call) -> String {
     match &call.agent {
         Some(agent) => format!("{} ({agent})", call.key),
         None => call.key.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// Children of the tasks `a/b` and `a-b` are two runs.
-    #[test]
-    fn keys_that_differ_give_ids_that_differ() {
-        let keys = ["execute/a/b/1", "execute/a-b/1", "execute/a~1b/1", "execute/a~b/1", "execute/a-b~1/1"];
-        let words: BTreeSet<String> = keys.into_iter().map(word_of).collect();
-        assert_eq!(words.len(), keys.len(), "{words:?}");
-        assert_eq!(word_of("execute/t1/2"), "execute-t1-2");
     }
 }

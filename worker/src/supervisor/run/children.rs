@@ -16,7 +16,7 @@ use super::child_end::{self, ChildEnd};
 use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
-use super::output::{EndReason, NOTHING_DONE};
+use super::output::{EndReason, HandedUp, NOTHING_DONE};
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
@@ -352,14 +352,18 @@ impl SupervisorRun {
 
     /// FSS-25: what a reviewer below handed upward is shown to people here too, with the reviewer's words.
     fn escalated_below(&mut self, key: &Key, report: &SupervisorOutput, out: &mut Outbox) {
-        for task in escalated(report) {
-            let words = task.error.clone().unwrap_or_default();
-            let (of, words) = match key.begun_for() {
-                BegunFor::Task(own) => (own.clone(), format!("{words} (task {} of the run below)", task.task_id)),
-                BegunFor::Request => (task.task_id.clone(), words),
+        let own = escalated(report)
+            .map(|task| HandedUp { task: task.task_id.clone(), words: task.error.clone().unwrap_or_default() });
+        for HandedUp { task, words } in own.chain(report.handed_up.iter().cloned()) {
+            let up = match key.begun_for() {
+                BegunFor::Task(own) => {
+                    HandedUp { task: own.clone(), words: format!("{words} (task {task} of the run below)") }
+                }
+                BegunFor::Request => HandedUp { task, words },
                 BegunFor::Undoing | BegunFor::Step | BegunFor::Other => continue,
             };
-            self.parts.escalations.handed_up(of, &words, out);
+            self.parts.escalations.handed_up(up.task.clone(), &up.words, out);
+            self.handed_up.push(up);
         }
     }
 

@@ -77,6 +77,8 @@ fn cut_lists(output: &mut SupervisorOutput) {
     output.tasks.truncate(LISTED_MAX);
     output.errors.truncate(LISTED_MAX);
     output.errors.iter_mut().for_each(cut);
+    output.handed_up.truncate(LISTED_MAX);
+    output.handed_up.iter_mut().for_each(|up| cut(&mut up.words));
     [&mut output.objective, &mut output.summary].into_iter().for_each(cut);
     output.error.iter_mut().for_each(cut);
     for task in &mut output.tasks {

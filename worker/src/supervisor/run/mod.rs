@@ -14,9 +14,10 @@ pub mod again;
 mod answer_shapes;
 mod answers;
 mod arguments;
-pub(crate) mod asks;
+mod asks;
 mod border;
 mod child_end;
+pub(crate) mod child_id;
 mod children;
 mod fitting;
 mod gate;
@@ -59,7 +60,7 @@ pub use super::core::strategy::TaskReport;
 pub use answer_shapes::answer_shapes;
 pub use border::Continued;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
-pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
+pub use output::{EndReason, HandedUp, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub use refusal::NoSpec;
 pub use signals::CANCEL_TASK;
@@ -117,6 +118,9 @@ pub struct SupervisorRun {
     /// What runs below could not undo, as it is reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left_below: Vec<String>,
+    /// What reviewers below handed upward, for the run above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    handed_up: Vec<HandedUp>,
 }
 
 impl StateMachine for SupervisorRun {
@@ -215,6 +219,7 @@ impl SupervisorRun {
             noted: 0,
             started_at: cx.now(),
             left_below: Vec::new(),
+            handed_up: Vec::new(),
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
         run.account.start_clock(&mut out);

@@ -56,6 +56,9 @@ pub struct SupervisorOutput {
     pub final_result: Option<Value>,
     pub tasks: Vec<TaskReport>,
     pub errors: Vec<String>,
+    /// What reviewers of runs below handed upward (FSS-25), whatever became of the tasks here that those runs were begun for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handed_up: Vec<HandedUp>,
     pub recruits: Value,
     /// Of a recruit: whom and what it wants of the team that it is in.
     #[serde(default, skip_serializing_if = "ForTeam::is_nothing")]
@@ -69,6 +72,13 @@ pub struct SupervisorOutput {
     /// Those of the calls of which nobody knows what they cost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced_calls: u64,
+}
+
+/// A task that a reviewer handed upward, with the reviewer's words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HandedUp {
+    pub task: TaskId,
+    pub words: String,
 }
 
 /// Why the end of a run is no full success.
@@ -134,6 +144,7 @@ impl SupervisorRun {
             final_result: None,
             tasks: Vec::new(),
             errors: Vec::new(),
+            handed_up: self.handed_up.clone(),
             recruits: json!(self.parts.team.members.results()),
             for_team: self.parts.team.for_above(),
             spec_hash: self.resolved.hash.clone(),

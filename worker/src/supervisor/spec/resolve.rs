@@ -45,7 +45,10 @@ impl SupervisorSpec {
             plan.objective().clone_into(&mut spec.objective);
         }
         if spec.objective.trim().is_empty() {
-            return Err(refuse(FieldError::at("objective", "required key `objective` is missing")));
+            let missing = spec.objective.is_empty();
+            let why =
+                if missing { "required key `objective` is missing" } else { "it has no text: say what there is to do" };
+            return Err(refuse(FieldError::at("objective", why)));
         }
         // What the request makes of the spec must hold as well.
         if let Some((chosen, _)) = spec.for_request() {
