@@ -79,6 +79,8 @@ pub(crate) enum AnswerMisfit {
     IsApproval,
     #[error("the call of a tool cannot be changed: approve it as it was shown, or reject it")]
     ToolCallIsAsShown,
+    #[error("this has no action that could be changed: approve it, or reject it with feedback")]
+    HasNoAction,
     #[error("this is neither a question nor an approval: its field `answer` names the command that answers it")]
     IsElsewhere,
     #[error("the answer is not what was asked for: {0}")]
@@ -174,7 +176,7 @@ impl HumanRequest {
     }
 
     /// Whether what is asked may be approved as well as answered: the output of a task (CRW-10), the call of a tool (CUG-39).
-    fn is_yes_or_no(&self) -> bool {
+    pub(crate) fn is_yes_or_no(&self) -> bool {
         let kinds = ["/payload/kind/task_feedback", "/payload/kind/tool_approval"];
         kinds.iter().any(|kind| self.request.pointer(kind).is_some())
     }
@@ -183,6 +185,9 @@ impl HumanRequest {
     pub(crate) fn decided(&self, decision: &HumanDecision<'_>) -> Result<HumanMessage, AnswerMisfit> {
         let HumanDecision { approved, by, comment, modified_action, feedback } = *decision;
         let mut input = match self.kind {
+            HumanRequestKind::Question if self.is_yes_or_no() && modified_action.is_some() => {
+                return Err(AnswerMisfit::HasNoAction);
+            }
             HumanRequestKind::Question if self.is_yes_or_no() => {
                 let resume = json!({ "approved": approved, "feedback": feedback.or(comment).unwrap_or_default() });
                 return Ok(HumanMessage {

@@ -322,6 +322,8 @@ async fn pending(
                 );
             }
             Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
+            // An output of a crew and a tool that a policy holds back are approved as well as answered.
+            Some(found) if kind == Some(HumanRequestKind::Approval) && found.is_yes_or_no() => return Ok(found),
             Some(other) => {
                 let is =
                     if is_question(other.kind) { "a question, not an approval" } else { "an approval, not a question" };
@@ -398,6 +400,10 @@ async fn tell(cx: &Context, found: &HumanRequest, message: &HumanMessage) -> Res
     match sent.became(&*cx.backend).await {
         Became::Taken => Ok(true),
         Became::Waits => Ok(false),
+        Became::Refused(why) => {
+            let what = format!("{} does not take this answer: {why}", found.id());
+            Err(CliError::usage(what).help("it waits for another one: `bosun approval list` shows what it asks"))
+        }
         Became::Before(why) => {
             let what = format!("{} is not decided by this answer: {why}", found.id());
             Err(CliError::new(Code::NotFound, what).help("`bosun approval list` shows what waits for a person now"))

@@ -25,6 +25,8 @@ pub(crate) enum Became {
     Taken,
     /// Something else came first; what, in words.
     Before(String),
+    /// The run does not take it, in its own words, and waits for another one.
+    Refused(String),
     /// The run has not looked at it yet, because it is paused or held, or busy.
     Waits,
 }
@@ -63,6 +65,9 @@ impl SentAnswer<'_> {
     pub(crate) async fn look(&self, backend: &dyn Backend) -> Result<Option<Became>, CallError> {
         let waits = entries(backend, self.to, self.query()).await;
         if !waits.is_ok_and(|waits| waits.iter().all(|one| one["id"] != self.id())) {
+            if let Some(why) = self.refused(backend).await {
+                return Ok(Some(Became::Refused(why)));
+            }
             let found = backend.describe(self.to.clone()).await?;
             let stands = found.info.status == WorkflowStatus::Paused || found.held.is_some();
             return Ok(stands.then_some(Became::Waits));
@@ -86,7 +91,10 @@ impl SentAnswer<'_> {
                     found => found,
                 }
             }
-            Some(note) if note["kind"] == "InterruptAnswered" && !note["data"]["error"].is_string() => said.first(),
+            // Those before it may have been none.
+            Some(note) if note["kind"] == "InterruptAnswered" && !note["data"]["error"].is_string() => {
+                said.iter().find(|one| one.input.to_json()["resume"] == note["data"]["answer"])
+            }
             Some(_) => None,
             None => said.first(),
         };
@@ -96,6 +104,19 @@ impl SentAnswer<'_> {
             (Some(one), None) => Became::Before(said_in_words(one)),
             (None, None) => Became::Taken,
         }
+    }
+
+    /// Why the run has not taken an answer to a question that says what this one does.
+    async fn refused(&self, backend: &dyn Backend) -> Option<String> {
+        if self.signal != SIGNAL_ANSWER {
+            return None;
+        }
+        let is_this = |note: &Value| {
+            let data = &note["data"];
+            note["kind"] == "ActionRefused" && data["id"] == self.id() && data["answer"] == self.input["resume"]
+        };
+        let note = last_note(backend, self.to, is_this).await?;
+        note["data"]["why"].as_str().map(str::to_owned)
     }
 
     /// All answers to the same request, in the order in which the run heard them.
@@ -131,9 +152,12 @@ impl SentAnswer<'_> {
 /// What a supervisor has noted last of something that waited for a person.
 pub(crate) async fn noted(backend: &dyn Backend, run: &Target, id: &str) -> Option<Value> {
     const ENDS: [&str; 3] = ["ApprovalDecided", "ApprovalVoided", "InterruptAnswered"];
+    last_note(backend, run, |note| note["data"]["id"] == id && ENDS.iter().any(|kind| note["kind"] == *kind)).await
+}
+
+async fn last_note(backend: &dyn Backend, run: &Target, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
     let notes = backend.query(run.clone(), QueryName::of("notes"), Payload::null()).await.ok()?.to_json();
-    let is_end = |note: &&Value| note["data"]["id"] == id && ENDS.iter().any(|kind| note["kind"] == *kind);
-    notes["last"].as_array()?.iter().rev().find(is_end).cloned()
+    notes["last"].as_array()?.iter().rev().find(|note| is_it(note)).cloned()
 }
 
 /// How something that waited for a person has ended, from what was noted of it.
@@ -193,5 +217,25 @@ mod tests {
         assert_eq!([0, 1].map(|n| judged(n, None)), [Became::Taken, before]);
         let void = json!({ "kind": "ApprovalVoided", "data": { "id": "r/ap-1", "reason": "the plan is another one" } });
         assert_eq!(judged(0, Some(&void)), Became::Before("it is void, since the plan is another one".into()));
+    }
+
+    /// An answer that was none does not come before the one that counts.
+    #[test]
+    fn an_answer_that_was_refused_is_not_the_one_that_counts() {
+        let answer = |key: &str, resume: &str| WorkflowExecutionSignaled {
+            name: SignalName::of(SIGNAL_ANSWER),
+            input: Payload::encode(&json!({ "interrupt_id": "r/in-1", "resume": resume })).unwrap(),
+            identity: None,
+            request_id: Some(RequestId::of(key)),
+        };
+        let all = [answer("1", ""), answer("2", "ok"), answer("3", "ok")];
+        let note = json!({ "kind": "InterruptAnswered", "data": { "id": "r/in-1", "answer": "ok" } });
+        let target = Target::workflow(WorkflowId::of("w"));
+        let judged = |n: usize| {
+            let (input, key) = (all[n].input.to_json(), all[n].request_id.clone().unwrap());
+            SentAnswer { to: &target, signal: SIGNAL_ANSWER, input: &input, key: &key }.judged(Some(&note), &all)
+        };
+        assert_eq!(judged(1), Became::Taken);
+        assert_eq!(judged(2), Became::Before("it is answered".into()));
     }
 }

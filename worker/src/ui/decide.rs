@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::forms::{Fields, Query};
-use super::inbox::{decided_before, send};
+use super::inbox::{decided_before, not_taken, send};
 use super::layout::outside;
 use crate::api::handlers::Api;
 use crate::api::problem::Problem;
@@ -156,6 +156,7 @@ pub(super) async fn decide(State(api): State<Api>, body: Bytes) -> Result<Respon
     let (title, said) = match sent.became(&backend).await {
         Became::Taken => (word, " has your decision."),
         Became::Waits => ("Sent", " was sent your decision, and has not taken it yet."),
+        Became::Refused(why) => return Err(not_taken(&claim.request, &why).into()),
         Became::Before(why) => return Err(decided_before(&claim.request, &why).into()),
     };
     let body = html! {

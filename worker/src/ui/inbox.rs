@@ -280,7 +280,14 @@ async fn answered(at: Result<RequestTarget, Problem>, form: Form) -> Result<Resp
         Became::Taken => Ok(go_to(&format!("/inbox?done={}", query_value(id)))),
         Became::Waits => Ok(go_to(&format!("/inbox?sent={}", query_value(id)))),
         Became::Before(why) => Err(decided_before(id, &why)),
+        Became::Refused(why) => Err(not_taken(id, &why)),
     }
+}
+
+/// An answer that the run does not take: it waits for another one.
+pub(super) fn not_taken(id: &str, why: &str) -> Problem {
+    let message = format!("{id} does not take this answer: {why}");
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "answer_refused", message)
 }
 
 /// An answer that came too late: what came before it.

@@ -198,6 +198,11 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     match sent.became(&me.backend).await {
         Became::Taken => accepted("taken"),
         Became::Waits => accepted("sent"),
+        Became::Refused(why) => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "answer_refused",
+            format!("{id} does not take this answer: {why}"),
+        )),
         Became::Before(why) => Err(Problem::new(
             StatusCode::CONFLICT,
             "decided_before",
@@ -232,7 +237,7 @@ fn misfit(why: AnswerMisfit) -> Problem {
     let (at, why) = match why {
         AnswerMisfit::IsQuestion => ("approved", "this is a question: send its `answer`".to_owned()),
         AnswerMisfit::IsApproval => ("answer", "this is an approval: send `approved`, true or false".to_owned()),
-        AnswerMisfit::ToolCallIsAsShown => ("modified_action", why.to_string()),
+        AnswerMisfit::ToolCallIsAsShown | AnswerMisfit::HasNoAction => ("modified_action", why.to_string()),
         AnswerMisfit::IsElsewhere => {
             ("id", format!("{why}; a plan is approved with POST …/updates/approve_plan and {{\"version\": N}}"))
         }

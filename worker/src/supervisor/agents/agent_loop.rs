@@ -15,7 +15,7 @@ use serde_json::json;
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanNeeded, NotWaiting};
 use super::crew::CrewRun;
 use super::memory::{AgentMemory, Thread};
-use super::message::Message;
+use super::message::{Message, all_answered};
 use super::processes::Process;
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
@@ -40,6 +40,9 @@ pub struct AgentLoop {
     /// What went on in the background and has failed, by the id of the process, as long as no agent has been told of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) failed_below: BTreeMap<String, String>,
+    /// Which of them have failed for what a person said, or did not say.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) refused_below: BTreeSet<String>,
     pub(super) memories: BTreeMap<String, AgentMemory>,
     /// What an earlier run left of the memories of agents that have not been called yet, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -99,7 +102,7 @@ impl AgentLoop {
         let agent = input.agent.clone().unwrap_or(first);
         let mut it = AgentLoop::new(rules, agents, &input, Workload::Conversation { root: 0 })?;
         it.known(&agent)?;
-        let (mut messages, variables) = (input.messages, input.context_variables);
+        let (mut messages, variables) = (all_answered(input.messages), input.context_variables);
         messages.extend(input.task.map(Message::user));
         let root = it.open(&agent, SessionPlace::root(0, [1, 1]), messages, variables, out);
         if let Some(session) = it.sessions.get_mut(&root) {
@@ -126,6 +129,7 @@ impl AgentLoop {
             processes: BTreeMap::new(),
             processes_started: 0,
             failed_below: BTreeMap::new(),
+            refused_below: BTreeSet::new(),
             memories: BTreeMap::new(),
             remembered: input.memories.clone(),
             humans: BTreeMap::new(),
@@ -262,11 +266,11 @@ impl AgentLoop {
         self.charged_task = 0;
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();
-        self.failed_below.clear();
         // What was cut short before is no part of what is asked now.
         self.cut_turns.clear();
         self.bounded.clear();
         if let Some(session) = self.sessions.get_mut(&root) {
+            session.messages = all_answered(std::mem::take(&mut session.messages));
             session.messages.push(Message::user(text));
             session.doing = Doing::Waiting;
         }

@@ -43,7 +43,14 @@ impl AgentLoop {
             },
             Workload::Conversation { .. } | Workload::Steps(_) => false,
         };
-        self.refused || crew
+        self.refused || crew || self.is_refused_below()
+    }
+
+    /// Whether nothing but a person's no to what went on in the background keeps the run from its success.
+    fn is_refused_below(&self) -> bool {
+        let ok = self.outcome().is_some_and(|outcome| outcome.ok && !outcome.policy_blocked);
+        let refused = self.failed_below.keys().all(|id| self.refused_below.contains(id));
+        ok && !self.is_cut() && !self.lacks_required() && refused && !self.failed_below.is_empty()
     }
 
     /// Whether it has ended by itself without a task that a person did not let begin.

@@ -15,7 +15,7 @@ use super::session::{Home, Running, SessionPurpose, ToolOutcome};
 use super::toolbox::ToolTarget;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::reading::json_text;
-use crate::supervisor::spec::tool_names::sanitized;
+use crate::supervisor::spec::tool_names::{ASK_QUESTION, sanitized};
 use crate::supervisor::spec::{ContextSummary, DelegationProtocol, OnDelegationTimeout, Span};
 
 /// What a delegation is to do.
@@ -265,14 +265,19 @@ impl AgentLoop {
         // Nobody is put to work on nothing.
         let work = ["task", "question"].iter().find_map(|key| args.get(*key));
         if work.and_then(Value::as_str).is_none_or(|text| text.trim().is_empty()) {
-            return Some(ToolOutcome::failed("Error: Invalid tool arguments at `task`: a text is needed".to_owned()));
+            let tool = self.sessions.get(&seq).and_then(|session| session.tool_called(index));
+            let field = if tool.is_some_and(|tool| tool == ASK_QUESTION) { "question" } else { "task" };
+            let why = ArgumentRefusal::Needed { field, wanted: "a text" };
+            return Some(ToolOutcome::failed(format!("Error: {why}")));
         }
         let asked = text(&["coworker", "co_worker"]);
         let session = self.sessions.get(&seq)?;
         let wanted = plain_name(first_named(&asked));
         // CrewAI calls an agent by its role.
         let by_role = |name: &&String| self.role_of(name).is_some_and(|role| plain_name(role) == wanted);
-        let by_name = session.coworkers.iter().find(|name| plain_name(name) == wanted);
+        // Names may differ in nothing but their case or their quotes: one that is written out is meant as it is.
+        let exact = session.coworkers.iter().find(|name| *name == first_named(&asked).trim());
+        let by_name = exact.or_else(|| session.coworkers.iter().find(|name| plain_name(name) == wanted));
         let Some(name) = by_name.or_else(|| session.coworkers.iter().find(by_role)).cloned() else {
             let options = session.coworkers.join(", ");
             return Some(ToolOutcome::failed(format!(

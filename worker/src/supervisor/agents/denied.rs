@@ -7,9 +7,9 @@
 use serde_json::json;
 
 use super::agent_loop::{AgentLoop, Workload};
-use super::message::Message;
+use super::message::{Message, MessageRole};
 use super::refusal::SessionFailure;
-use super::session::{Doing, Session, ToolOutcome};
+use super::session::{Doing, Home, Session, ToolOutcome};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Call, Outbox};
@@ -56,28 +56,69 @@ impl AgentLoop {
     }
 
     /// Work that a session gave away has ended: that a person refused it is remembered, until something has been done.
-    pub(super) fn note_denial(&mut self, caller: u32, child: u32, result: &Result<String, SessionFailure>) {
+    pub(super) fn note_denial(
+        &mut self,
+        caller: u32,
+        child: u32,
+        result: &Result<String, SessionFailure>,
+        worked: bool,
+    ) {
         let name = self.sessions.get(&child).map(|child| child.agent.clone()).unwrap_or_default();
         let Some(caller) = self.sessions.get_mut(&caller) else { return };
         match result {
             Err(SessionFailure::NotApproved(why)) => caller.denials.push(format!("the work of '{name}' was {why}")),
             Err(why) if why.is_refusal() => caller.denials.push(why.to_string()),
-            Ok(_) | Err(_) => caller.denials.clear(),
+            Ok(_) if worked => caller.denials.clear(),
+            // Nothing has come of it: the no stands.
+            Ok(_) | Err(_) => {}
         }
     }
 
     /// A bound has ended a session. With nothing done since a person said no, it is their no that has ended it.
     pub(super) fn at_limit(&self, seq: u32, limit: String) -> SessionFailure {
+        match self.denials_of(seq) {
+            None => SessionFailure::Limit(limit),
+            Some(denials) => SessionFailure::LimitAfterNo { limit, denials },
+        }
+    }
+
+    /// The same of a session that ends by itself, with a failure or with nothing.
+    pub(super) fn after_no(&self, seq: u32, result: Result<String, SessionFailure>) -> Result<String, SessionFailure> {
+        let (Some(denials), Some(session)) = (self.denials_of(seq), self.sessions.get(&seq)) else { return result };
+        let why = match result {
+            Ok(text) if !self.is_nothing(session, &text) => return Ok(text),
+            Ok(_) => SessionFailure::Nothing,
+            // These have ended it whatever people say.
+            Err(why @ (SessionFailure::Spent | SessionFailure::Stopped(_) | SessionFailure::Policy(_))) => {
+                return Err(why);
+            }
+            Err(why) if why.is_refusal() => return Err(why),
+            Err(why) => why,
+        };
+        Err(SessionFailure::AfterNo { why: why.to_string(), denials })
+    }
+
+    /// Whether nothing has come of a session that ends with this text.
+    fn is_nothing(&self, session: &Session, text: &str) -> bool {
+        let own = |message: &Message| message.role == MessageRole::Assistant && message.tag.is_none();
+        let spoke = || session.added().iter().any(|message| own(message) && !message.text().trim().is_empty());
+        match (&self.work, session.home) {
+            // Without words there is no output, whatever was done before.
+            (Workload::Crew(_), Home::Root { .. }) => text.trim().is_empty(),
+            (Workload::Steps(_), Home::Root { .. }) => !session.has_something(text),
+            _ => !session.has_something(text) && !spoke(),
+        }
+    }
+
+    /// What people have refused a session, as long as nothing has been done since.
+    fn denials_of(&self, seq: u32) -> Option<String> {
         let mut denials: Vec<&str> = Vec::new();
         for denial in self.sessions.get(&seq).iter().flat_map(|session| &session.denials) {
             if !denials.contains(&denial.as_str()) {
                 denials.push(denial);
             }
         }
-        match denials.is_empty() {
-            true => SessionFailure::Limit(limit),
-            false => SessionFailure::LimitAfterNo { limit, denials: denials.join("; ") },
-        }
+        (!denials.is_empty()).then(|| denials.join("; "))
     }
 
     /// A task of a crew that was not let through is left out, and the others go on; without one that is required nothing does.

@@ -87,9 +87,11 @@ impl AgentLoop {
             }
         };
         if let Some(session) = self.sessions.get_mut(&seq) {
-            match answer.refused {
-                true => session.denials.push(answer.content.clone()),
-                false => session.denials.clear(),
+            match (answer.refused, answer.worked) {
+                (true, _) => session.denials.push(answer.content.clone()),
+                (false, true) => session.denials.clear(),
+                // Nothing was done: the no stands.
+                (false, false) => {}
             }
         }
         self.complete(seq, index, answer, out);

@@ -22,6 +22,7 @@ const ENDED_SHOWN_MAX: usize = 256;
 impl AgentLoop {
     /// A session has its answer, or gave up.
     pub(super) fn ended(&mut self, seq: u32, result: Result<String, SessionFailure>, out: &mut Outbox) {
+        let result = self.after_no(seq, result);
         let Some(session) = self.sessions.get(&seq) else { return };
         match session.home {
             Home::Root { .. } => {
@@ -39,7 +40,7 @@ impl AgentLoop {
                     Err(SessionFailure::NotApproved(why)) => self.not_begun(caller, index, seq, why),
                     _ => self.child_answer(caller, index, seq, result.clone()),
                 };
-                self.note_denial(caller, seq, &result);
+                self.note_denial(caller, seq, &result, answer.worked);
                 self.closed(seq, result.is_ok(), out);
                 self.complete(caller, index, answer, out);
             }

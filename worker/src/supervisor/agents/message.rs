@@ -330,6 +330,33 @@ impl FunctionResult {
     }
 }
 
+/// A conversation in which every call has its answer, as providers want it: the run that it is of may have ended before.
+pub(crate) fn all_answered(messages: Vec<Message>) -> Vec<Message> {
+    let mut all = Vec::with_capacity(messages.len());
+    let mut open: Vec<ToolCall> = Vec::new();
+    for message in messages {
+        match (message.role, &message.tool_call_id) {
+            // Ids of a model may come twice.
+            (MessageRole::Tool, Some(id)) => {
+                if let Some(at) = open.iter().position(|call| call.id == *id) {
+                    open.remove(at);
+                }
+            }
+            _ => {
+                all.extend(open.drain(..).map(unanswered));
+                open.clone_from(&message.tool_calls);
+            }
+        }
+        all.push(message);
+    }
+    all.extend(open.into_iter().map(unanswered));
+    all
+}
+
+fn unanswered(call: ToolCall) -> Message {
+    Message::tool(&call, format!("Error: the run ended before {} had answered", call.name))
+}
+
 /// What the tool message of a hand-off says: `{"assistant": "name"}`.
 pub(crate) fn switched(name: &str) -> String {
     json_text(&json!({ "assistant": name }))

@@ -170,6 +170,9 @@ impl AgentLoop {
         if let Err(why) = result {
             let text = format!("Process {} ({}) failed: {why}", process.id, process.agent);
             self.failed_below.insert(process.id.clone(), text);
+            if why.is_refusal() {
+                self.refused_below.insert(process.id.clone());
+            }
         }
         process.completed_at = Some(out.now());
         let text = match result {
@@ -179,8 +182,13 @@ impl AgentLoop {
         let excess = text.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
         process.output = text.chars().skip(excess).collect();
         out.note(NoteKind::ChildClosed, json!({"process_id": process.id, "status": process.status.as_str()}));
-        if result.as_ref().is_ok_and(|text| self.sessions.get(&session).is_some_and(|of| of.has_something(text))) {
+        let worked =
+            result.as_ref().is_ok_and(|text| self.sessions.get(&session).is_some_and(|of| of.has_something(text)));
+        if worked {
             self.given_to_all_above(session);
+        }
+        if let Some(parent) = self.sessions.get(&session).and_then(|session| session.parent) {
+            self.note_denial(parent, session, result, worked);
         }
     }
 
@@ -283,7 +291,9 @@ impl AgentLoop {
         if tool == "list_processes" {
             let all = args.get("include_completed").and_then(Value::as_bool).unwrap_or(false);
             if all {
-                self.failed_below.clear();
+                // Those that have made room for others are not shown.
+                let shown: Vec<&String> = self.processes.values().map(|process| &process.id).collect();
+                self.failed_below.retain(|id, _| !shown.contains(&id));
             }
             return self.success(&Value::Array(self.list_processes(all)));
         }
@@ -291,7 +301,6 @@ impl AgentLoop {
         if id.is_empty() {
             return self.failure("process_id is required");
         }
-        self.failed_below.remove(&id);
         let result = match tool {
             "check_process" => self.check_process(&id),
             "kill_process" => self.kill_process(&id, out).map(Value::String),
@@ -300,9 +309,14 @@ impl AgentLoop {
                 self.get_process_output(&id, tail).map(|text| json!({"output": text}))
             }
         };
-        match result {
-            Ok(data) => self.success(&data),
-            Err(why) => self.failure(why),
+        // Whatever is answered, whoever asks is told that it has failed, also where it has made room for others.
+        let failed = self.failed_below.remove(&id);
+        match (result, failed) {
+            (Ok(data), _) => self.success(&data),
+            (Err(why @ ProcessRefusal::NotFound(_)), Some(failed)) => {
+                self.failure(format!("{why}: it has made room for others. {failed}"))
+            }
+            (Err(why), _) => self.failure(why),
         }
     }
 }

@@ -33,6 +33,9 @@ pub(super) enum SessionFailure {
     /// The same, where people had said no, and nothing was done since.
     #[error("{denials}. {limit}")]
     LimitAfterNo { limit: String, denials: String },
+    /// It failed, or ended with nothing, where people had said no, and nothing was done since.
+    #[error("{denials}; then: {why}")]
+    AfterNo { why: String, denials: String },
     /// A person said no to a tool.
     #[error("{0}")]
     Denied(String),
@@ -60,6 +63,7 @@ impl SessionFailure {
                 | SessionFailure::NotApproved(_)
                 | SessionFailure::Unanswered(_)
                 | SessionFailure::LimitAfterNo { .. }
+                | SessionFailure::AfterNo { .. }
                 | SessionFailure::Forwarded { refused: true, .. }
         )
     }

@@ -118,7 +118,10 @@ impl<G> Strategy<G> for AgentLoop {
             Findings { tasks: self.crew_lines().into_iter().map(report).collect(), ..Findings::default() };
         if let Some(outcome) = &self.outcome {
             findings.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
-            findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
+            findings.not_done = NotDone::among(&findings.tasks);
+            let undone = || nothing_of_list(&findings.not_done);
+            findings.error =
+                (self.run_phase() == Phase::Failed).then(|| outcome.error.clone().or_else(undone)).flatten();
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.errors.extend(self.failed_below.values().cloned());
@@ -138,7 +141,6 @@ impl<G> Strategy<G> for AgentLoop {
             findings.errors.extend(failed);
             findings.code = findings.code.or_else(|| nothing.then(|| "nothing_done".to_owned()));
             findings.details = json!(outcome);
-            findings.not_done = NotDone::among(&findings.tasks);
         }
         findings
     }
@@ -233,7 +235,9 @@ impl AgentLoop {
                 // SUP-31: the text so far is the answer, and more was wanted.
                 (false, true) if !self.cut_turns.is_empty() && self.has_something() => Phase::Partial,
                 // As in a plan: a task that a person or its condition leaves out is excused, and not done.
-                (false, true) if self.leaves_out_any() && self.has_something() => Phase::Partial,
+                // Where nothing at all is done there is nothing to show, as in a plan.
+                (false, true) if self.leaves_out_any() && !self.has_something() => Phase::Failed,
+                (false, true) if self.leaves_out_any() => Phase::Partial,
                 (false, true) => Phase::Completed,
                 _ => Phase::Failed,
             },
@@ -251,6 +255,13 @@ impl AgentLoop {
         let asked = self.question(own(key)?)?;
         HumanAnswer::read(answer, &asked.kind)
     }
+}
+
+/// Why a crew has failed that has left out all of its list.
+fn nothing_of_list(undone: &[NotDone]) -> Option<String> {
+    const NAMED: usize = 5;
+    let named: Vec<String> = undone.iter().take(NAMED).map(NotDone::text).collect();
+    (!named.is_empty()).then(|| format!("no task of the crew is done: {}", named.join("; ")))
 }
 
 /// What agents may have asked.

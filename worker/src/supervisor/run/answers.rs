@@ -279,6 +279,7 @@ impl SupervisorRun {
     /// What comes by signal is refused in a note; if the run above passed it on, it is told that it did not count.
     pub(super) fn answer_signaled(&mut self, name: &str, value: &Value, out: &mut Outbox) {
         let AnsweredIds { approval_id, interrupt_id } = AnsweredIds::of(value);
+        let of_question = interrupt_id.clone().filter(|_| name == INTERRUPT_RESUME);
         let (answered, id) = match name {
             // Refusals of approvals are noted by themselves.
             APPROVAL_RESPONSE => (self.approval_answered(value, out).map_err(|_| String::new()), approval_id),
@@ -288,8 +289,14 @@ impl SupervisorRun {
         if let Some(id) = id {
             self.not_taken(&id);
         }
-        if !why.is_empty() {
-            refuse(name, &why, out);
+        match of_question {
+            // Whoever has answered it finds their answer by what it says.
+            Some(id) => {
+                let data = json!({ "signal": name, "why": why, "id": id, "answer": value["resume"] });
+                out.note(NoteKind::ActionRefused, data);
+            }
+            None if !why.is_empty() => refuse(name, &why, out),
+            None => {}
         }
     }
 }

@@ -288,12 +288,14 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
             Consequence::EndRun { error: format!("Required task rejected: {reason}{said}") }
         }
         OnReject::Skip => {
-            // Who said no is told also where they said nothing else.
-            let by = || match decision.source {
-                ApprovalSource::Human if !reason.starts_with("rejected by ") => format!("{}: {reason}", by()),
-                ApprovalSource::Human | ApprovalSource::Timeout => reason.clone(),
+            // Who said no is told, whatever else they said.
+            let why = decision.comment.as_ref().or_else(|| request.reasons.first());
+            let reason = match (decision.source, why) {
+                (ApprovalSource::Human, Some(why)) => format!("{}: {why}", by()),
+                (ApprovalSource::Human, None) => by(),
+                (ApprovalSource::Timeout, _) => decision.comment.clone().unwrap_or(reason),
             };
-            Consequence::Skip { reason: decision.comment.clone().unwrap_or_else(by) }
+            Consequence::Skip { reason }
         }
         OnReject::Cancel => {
             let why = decision.comment.clone().unwrap_or_else(by);

@@ -169,7 +169,7 @@ fn a_rejection_ends_the_run_or_skips_the_task() {
                 error: "Required task rejected: Sensitive operation requires approval: publish (ann: too early)".into(),
             },
         ),
-        (OnReject::Skip, Consequence::Skip { reason: "too early".into() }),
+        (OnReject::Skip, Consequence::Skip { reason: "rejected by ann: too early".into() }),
     ] {
         let (mut approvals, id) = asked(Proposal { on_reject, ..publish() });
         let mut no = answer(&id, false);
