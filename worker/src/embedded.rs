@@ -240,7 +240,7 @@ impl Registries {
         for at_open in &self.at_open {
             at_open(&OpenedDirectory { data, guards }, &mut self.activities).map_err(OpenError::Failed)?;
         }
-        batch::carry_out::register(&mut self.activities, here);
+        batch::carry_out::register(&mut self.activities, here, data);
         Teller::new(guards.notify.clone(), data).register(&mut self.activities, here);
         // Whatever else a worker serves, it tells.
         let tells = TaskQueue::of(notify::rules::run::QUEUE);

@@ -29,6 +29,10 @@ static REPLAYS: Semaphore = Semaphore::const_new(2);
 
 /// The run of these turns as it was after an event; after the last one, if none is named.
 pub(crate) async fn past(turns: Vec<Turn>, at: Option<u64>, plan_before: bool) -> Result<PastView, Problem> {
+    let last: usize = turns.iter().map(|turn| turn.events.len()).sum();
+    if let Some(event) = at.filter(|event| !(1..=last as u64).contains(event)) {
+        return Err(Problem::bad_request(format!("at: there is no event {event}: the history has {last} events")));
+    }
     let at = at.iter().flat_map(|at| ["--at".to_owned(), at.to_string()]);
     asked(turns, at.chain(plan_before.then(|| "--plan-before".to_owned())).collect()).await
 }

@@ -6,6 +6,7 @@
 //! - A value is written again with its leaf, two to four times in all: long ones lie in files of our own (see `values`).
 //! - After damage sled drops everything behind it and opens happily: the anchor is compared at open (by the journal).
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
+//! - A flush can wait for ever for a write that has failed: `guard` wakes it.
 //! - After a failed write the handle is leaked: dropping it would write again.
 //!
 //! Commits of a worker do not come here one by one: see `wal`. Invariant: `sync` returns only when everything written
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 // What the files below name too; the crate itself is named here only.
 use ::sled::{Batch, Config, Db, Error, IVec, Tree};
 
-use self::guard::guard;
+use self::guard::{flush, guard};
 use super::anchor::AnchorFile;
 use super::blob::BlobFiles;
 use super::epoch::{EpochFile, EpochKeeper};
@@ -315,7 +316,7 @@ fn check_instance(dir: &DataDir, handles: &Handles, format: StoreFormat) -> Resu
 /// Completes a new directory; everything is durable before `bosun.format` says that it is ready.
 fn finish_creation(dir: &DataDir, format: StoreFormat, db: &Db) -> Result<StoreFormat, StorageError> {
     guard(dir, "write", || db.insert(INSTANCE_KEY, &format.instance))?;
-    guard(dir, "write", || db.flush())?;
+    guard(dir, "write", || flush(db))?;
     sync_tree(&dir.sled())?;
     for part in [dir.payloads(), dir.groups(), dir.values()] {
         private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;

@@ -538,7 +538,7 @@ fn describe(
     let held = held.or_else(|| execution.held().map(ToString::to_string));
     // What is over is not kept from anything by what is lost of it.
     let is_marred = run.is_closed() && matches!(execution.held(), Some(Held::Damaged { .. }));
-    let (held, damage) = if is_marred { (None, held) } else { (held, None) };
+    let (held, damage) = if is_marred { (None, held) } else { (held.filter(|_| !run.is_closed()), None) };
     warnings.extend(damage.map(|why| format!("damage to the store hit its history: {why}")));
     Description {
         info: RunInfo { held: held.is_some() && info.status.is_open(), ..info },

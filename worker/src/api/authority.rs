@@ -144,8 +144,8 @@ impl CallerBackend {
         self.needs(order.action.role())?;
         order.check_says_which()?;
         order.check()?;
-        let (by, role) = (self.caller.name.clone(), self.caller.role);
-        let order = BatchOrder { by, role, carried: None, ..order };
+        let Caller { name: by, role, token, .. } = self.caller.clone();
+        let order = BatchOrder { by, role, token, carried: None, ..order };
         Ok(Payload::encode(&order).map_err(|why| invalid(why.to_string()))?)
     }
 
@@ -243,13 +243,32 @@ impl CallerBackend {
     }
 }
 
-/// A copy of a schedule is a second one of the same name: each time would be started twice, and its verbs would reach one of them.
-fn no_second_schedule(workflow_type: &WorkflowType) -> Result<(), CallError> {
+/// A copy of a schedule is a second one of the same name: each time would be started twice, and its verbs would reach one of
+/// them. A copy of a batch would act for someone of whom nobody knows who they are.
+fn may_be_forked(workflow_type: &WorkflowType) -> Result<(), CallError> {
+    let (code, message) = match workflow_type.as_str() {
+        SCHEDULE => (
+            "is_schedule",
+            "a schedule is not forked: both would start each time, under one name. `bosun schedule describe` shows it, and \
+             `bosun schedule create` makes another one",
+        ),
+        BATCH => (
+            "is_batch",
+            "a batch is not forked: a fork says of itself who asks for it. A new one takes the same filter, by the same verb \
+             with --query",
+        ),
+        _ => return Ok(()),
+    };
+    Err(CallError::Refused { status: 409, code: code.to_owned(), message: message.to_owned() })
+}
+
+/// A schedule that goes back does not know any more what it has started, and starts it again.
+fn may_be_reset(workflow_type: &WorkflowType) -> Result<(), CallError> {
     if workflow_type.as_str() != SCHEDULE {
         return Ok(());
     }
-    let message = "a schedule is not forked: both would start each time, under one name. `bosun schedule describe` shows it, and \
-                   `bosun schedule create` makes another one";
+    let message = "a schedule is not reset: it would start again what it has started. `bosun schedule update` changes it, and \
+                   `bosun schedule backfill` starts times that it has missed";
     Err(CallError::Refused { status: 409, code: "is_schedule".to_owned(), message: message.to_owned() })
 }
 
@@ -313,14 +332,14 @@ impl Backend for CallerBackend {
             let request = CallerBackend::fork(self, request)?;
             match &request.source {
                 ForkSource::Run(source) => {
-                    no_second_schedule(&self.may_repeat(source).await?)?;
+                    may_be_forked(&self.may_repeat(source).await?)?;
                 }
                 ForkSource::History(turns) => {
                     let started = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
                         EventKind::WorkflowExecutionStarted(started) => Some(&started.workflow_type),
                         _ => None,
                     });
-                    started.map_or(Ok(()), no_second_schedule)?;
+                    started.map_or(Ok(()), may_be_forked)?;
                 }
             }
             self.backend.fork(request).await
@@ -328,7 +347,7 @@ impl Backend for CallerBackend {
     }
     fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
         Box::pin(async move {
-            self.may_repeat(&request.target).await?;
+            may_be_reset(&self.may_repeat(&request.target).await?)?;
             let identity = Some(self.caller.identity(request.identity.as_ref()));
             self.backend.reset(ResetRequest { identity, ..request }).await
         })
@@ -483,7 +502,7 @@ mod tests {
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {
         let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());
-        Caller { name: "ann".into(), role, namespaces }
+        Caller { name: "ann".into(), role, namespaces, token: None }
     }
 
     fn signed(role: TokenRole, name: &str, input: Value) -> Value {

@@ -54,12 +54,14 @@ pub struct Caller {
     pub role: TokenRole,
     /// Only these; `None`: all.
     pub namespaces: Option<BTreeSet<Namespace>>,
+    /// The id of the named token that was checked; `None`: it is none of those.
+    pub token: Option<String>,
 }
 
 impl Caller {
     /// Whoever may read the directory's own token, or opens the directory.
     pub fn owner() -> Caller {
-        Caller { name: OWNER.to_owned(), role: TokenRole::Owner, namespaces: None }
+        Caller { name: OWNER.to_owned(), role: TokenRole::Owner, namespaces: None, token: None }
     }
 
     /// The one namespace that it may see, if it is one.

@@ -791,6 +791,8 @@ async fn no_start_takes_the_place_of_a_schedule() {
         client.start(start()).await.err(),
         client.signal_with_start(start(), signal).await.err(),
         client.update_with_start(start(), update).await.err(),
+        // One that goes back starts again what it has started.
+        client.reset(ResetRequest::new(Target::workflow("schedule:nightly".into()), ResetTo::FirstTurn)).await.err(),
     ];
     for refused in tried {
         let Some(CallError::Refused { status, code, .. }) = refused else { panic!("{refused:?}") };

@@ -35,6 +35,10 @@ pub struct NamedToken {
 }
 
 impl NamedToken {
+    fn caller(self) -> Caller {
+        Caller { name: self.name, role: self.role, namespaces: self.namespaces, token: Some(self.id) }
+    }
+
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
@@ -123,7 +127,7 @@ pub fn known_in(data: &Path, token: &Token, now: Timestamp) -> Result<Option<Cal
         return Ok(Some(Caller::owner()));
     }
     let found = list(data)?.into_iter().find(|named| named.verifier.fits(token) && !named.has_expired(now));
-    Ok(found.map(|found| Caller { name: found.name, role: found.role, namespaces: found.namespaces }))
+    Ok(found.map(NamedToken::caller))
 }
 
 /// Beside the directory's own token: what is known of one that lies elsewhere.
@@ -257,7 +261,7 @@ impl Tokens {
             return Some(Caller::owner());
         }
         let found = self.named().into_iter().find(|named| named.verifier.fits(&token))?;
-        (!found.has_expired(now)).then_some(Caller { name: found.name, role: found.role, namespaces: found.namespaces })
+        (!found.has_expired(now)).then(|| found.caller())
     }
 
     /// What seals sessions of the token of an id, and whose it is; nothing of one that opens nothing. It is made of the owner's
@@ -267,8 +271,7 @@ impl Tokens {
             return Some((self.owner.with(&self.owner), Caller::owner()));
         }
         let found = self.named().into_iter().find(|named| named.id == id).filter(|named| !named.has_expired(now))?;
-        let caller = Caller { name: found.name, role: found.role, namespaces: found.namespaces };
-        Some((self.owner.with(&found.verifier), caller))
+        Some((self.owner.with(&found.verifier), found.caller()))
     }
 
     /// What proves to the holder of a token that this worker knows it.

@@ -4,6 +4,7 @@
 //! attempt before did is recognised by it, counted, and not done again. A refusal that says nothing about the run (the worker
 //! leaves, the disk is full) ends the attempt, and another one begins anew. The edge: it asks the engine it runs in.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bosun_engine::*;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::order::{BatchAction, BatchFailure, BatchOrder, BatchPage, BatchTarget, PageDone};
 use crate::api::people::pages::{Cursor, page_of};
 use crate::api::people::{pause_run, resume_run};
-use crate::api::{Caller, CallerBackend};
+use crate::api::{Caller, CallerBackend, tokens};
 use crate::backend::{Attribution, Backend, CallError};
 use crate::own_work::{may_be_ended, only_in};
 
@@ -61,18 +62,30 @@ fn passing(why: impl std::fmt::Display) -> ActivityError {
     Failure::application("BatchInterrupted", why.to_string()).into()
 }
 
-/// Adds the activities, which ask this engine.
-pub fn register(activities: &mut ActivityRegistry, here: &EngineHere) {
-    let engine = here.clone();
+/// Adds the activities, which ask this engine, and in its directory whether a token still opens anything.
+pub fn register(activities: &mut ActivityRegistry, here: &EngineHere, data: &Path) {
+    let (engine, directory) = (here.clone(), Arc::<Path>::from(data));
     activities.register(FIND, move |ctx: ActivityContext, asked: FindPage| {
-        let engine = engine.clone();
-        async move { find(&ctx, engine.backend()?, asked).await }
+        let (engine, directory) = (engine.clone(), directory.clone());
+        async move { find(&ctx, engine.backend()?, &directory, asked).await }
     });
-    let engine = here.clone();
+    let (engine, directory) = (here.clone(), Arc::<Path>::from(data));
     activities.register(CARRY_OUT, move |ctx: ActivityContext, asked: CarryOut| {
-        let engine = engine.clone();
-        async move { carry_out(&ctx, engine.backend()?, asked).await }
+        let (engine, directory) = (engine.clone(), directory.clone());
+        async move { carry_out(&ctx, engine.backend()?, &directory, asked).await }
     });
+}
+
+/// Why whoever asked for the batch may do nothing any more, if that is so.
+fn taken_back(data: &Path, order: &BatchOrder, now: Timestamp) -> Result<Option<String>, ActivityError> {
+    let Some(id) = &order.token else { return Ok(None) };
+    // A file that cannot be read opens nothing until it can be.
+    let named = tokens::list(data).map_err(passing)?;
+    Ok(match named.iter().find(|token| token.id == *id) {
+        None => Some(format!("the token {} is revoked", order.by)),
+        Some(token) if token.has_expired(now) => Some(format!("the token {} has expired", order.by)),
+        Some(_) => None,
+    })
 }
 
 /// Whoever asked for the batch, in its namespace. Its input is believed only if it came through the door that writes it: a
@@ -92,12 +105,21 @@ async fn caller(
         return Err(Failure::application(super::run::INVALID_BATCH, why).non_retryable().into());
     }
     let namespaces = Some([task.namespace.clone()].into());
-    Ok(CallerBackend::new(backend, Caller { name: order.by.clone(), role: order.role, namespaces }))
+    let (name, token) = (order.by.clone(), order.token.clone());
+    Ok(CallerBackend::new(backend, Caller { name, role: order.role, namespaces, token }))
 }
 
-async fn find(ctx: &ActivityContext, backend: Arc<dyn Backend>, asked: FindPage) -> Result<BatchPage, ActivityError> {
+async fn find(
+    ctx: &ActivityContext,
+    backend: Arc<dyn Backend>,
+    data: &Path,
+    asked: FindPage,
+) -> Result<BatchPage, ActivityError> {
     let FindPage { order, began, after } = asked;
     let caller = caller(ctx, backend, &order).await?;
+    if let stopped @ Some(_) = taken_back(data, &order, caller.now())? {
+        return Ok(BatchPage { stopped, ..BatchPage::default() });
+    }
     let wrong =
         |why: String| -> ActivityError { Failure::application(super::run::INVALID_BATCH, why).non_retryable().into() };
     let filter = order.filter(&ctx.task().namespace, Some(began)).map_err(|why| wrong(why.to_string()))?;
@@ -111,12 +133,14 @@ async fn find(ctx: &ActivityContext, backend: Arc<dyn Backend>, asked: FindPage)
         other => passing(other),
     })?;
     let target = |info: RunInfo| BatchTarget { workflow_id: info.workflow_id, run_id: info.run_id };
-    Ok(BatchPage { targets: runs.into_iter().map(target).collect(), next: next.map(|next| next.to_string()) })
+    let targets = runs.into_iter().map(target).collect();
+    Ok(BatchPage { targets, next: next.map(|next| next.to_string()), stopped: None })
 }
 
 async fn carry_out(
     ctx: &ActivityContext,
     backend: Arc<dyn Backend>,
+    data: &Path,
     asked: CarryOut,
 ) -> Result<PageDone, ActivityError> {
     let caller = caller(ctx, backend, &asked.order).await?;
@@ -134,6 +158,10 @@ async fn carry_out(
             }
         }
         if ctx.is_canceled() {
+            break;
+        }
+        page.stopped = taken_back(data, &asked.order, caller.now())?;
+        if page.stopped.is_some() {
             break;
         }
         let one = |why: String| BatchFailure { workflow_id: target.workflow_id.clone(), run_id: target.run_id, why };
@@ -256,4 +284,32 @@ async fn has_done(caller: &CallerBackend, to: &Target, ours: &str) -> Result<boo
         | EventKind::WorkflowExecutionUnpaused { reason, .. } => reason == ours,
         _ => false,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::TokenRole;
+    use crate::api::tokens::NewToken;
+
+    /// Who is let out does no more by a batch than by a call.
+    #[test]
+    fn a_batch_acts_as_long_as_the_token_opens_something() {
+        let data = tempfile::tempdir().unwrap();
+        let (role, expires_at) = (TokenRole::Operator, Some(Timestamp(100)));
+        let new = NewToken { name: "ann".into(), role, namespaces: None, created_at: Timestamp(1), expires_at };
+        tokens::create(data.path(), new).unwrap();
+        let id = tokens::list(data.path()).unwrap().remove(0).id;
+        let order: BatchOrder = serde_json::from_value(serde_json::json!(
+            { "query": "a", "action": { "do": "cancel" }, "by": "ann", "role": "operator", "token": id }
+        ))
+        .unwrap();
+        let told = |order: &BatchOrder, now| taken_back(data.path(), order, Timestamp(now)).unwrap();
+        assert_eq!(told(&order, 2), None);
+        assert_eq!(told(&order, 100).as_deref(), Some("the token ann has expired"));
+        tokens::revoke(data.path(), "ann").unwrap();
+        assert_eq!(told(&order, 2).as_deref(), Some("the token ann is revoked"));
+        // Whoever opens the directory has none.
+        assert_eq!(told(&BatchOrder { token: None, ..order }, 200), None);
+    }
 }

@@ -111,6 +111,9 @@ pub struct BatchOrder {
     pub by: String,
     #[serde(default = "owner")]
     pub role: TokenRole,
+    /// The id of the named token that asks, if one does: the batch acts as long as that opens anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// What the run before counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Box<BatchStanding>>,
@@ -230,10 +233,13 @@ pub struct BatchTarget {
 }
 
 /// A page of them, and where the next one begins, if there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BatchPage {
     pub targets: Vec<BatchTarget>,
     pub next: Option<String>,
+    /// Why there are no more, if it is not that all are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
 }
 
 /// A run that was not done, and why.
@@ -252,6 +258,9 @@ pub struct PageDone {
     pub skipped: Vec<BatchFailure>,
     /// It was refused.
     pub failed: Vec<BatchFailure>,
+    /// Why the rest was not touched, if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
 }
 
 impl PageDone {
@@ -308,6 +317,7 @@ impl BatchStanding {
                 *self.reasons.entry(reason).or_default() += 1;
             }
         }
+        self.stopped = self.stopped.take().or(page.stopped);
         let left = FAILURES_TOLD.saturating_sub(self.failures.len());
         self.failures.extend(page.failed.into_iter().take(left));
     }
@@ -340,6 +350,7 @@ mod tests {
             rps: DEFAULT_RPS,
             by: String::new(),
             role: TokenRole::Owner,
+            token: None,
             carried: None,
         }
     }
@@ -400,7 +411,7 @@ mod tests {
             let (workflow_id, run_id) = (WorkflowId::new(format!("run-{n}")).unwrap(), RunId([n; 16]));
             BatchFailure { why: format!("the run {run_id} of {workflow_id} is held"), workflow_id, run_id }
         };
-        standing.add(PageDone { done: 3, skipped: Vec::new(), failed: (0..150).map(failed).collect() });
+        standing.add(PageDone { done: 3, failed: (0..150).map(failed).collect(), ..PageDone::default() });
         assert_eq!((standing.done, standing.failed, standing.failures.len()), (3, 150, FAILURES_TOLD));
         assert_eq!(standing.reasons, BTreeMap::from([("the run RUN of ID is held".to_owned(), 150)]));
     }

@@ -127,6 +127,7 @@ impl BatchRun {
     fn found(&mut self, page: BatchPage, cx: &mut Cx<'_>) {
         self.last = page.next.is_none();
         self.standing.cursor = page.next;
+        self.standing.stopped = self.standing.stopped.take().or(page.stopped);
         if page.targets.is_empty() || self.standing.stopped.is_some() {
             return self.go_on(cx);
         }

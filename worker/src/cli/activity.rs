@@ -38,7 +38,7 @@ pub enum ActivityVerb {
     #[command(visible_alias = "ls")]
     List(RunOf),
     /// Show one pending activity of a run.
-    Describe(OfRun),
+    Describe(ActivityOfRun),
     /// Start the next attempt of an activity at once, instead of waiting for its delay.
     RetryNow(OfRun),
     /// Start the next attempt of an activity at once, and let its retry policy begin again with it; attempts keep their numbers.
@@ -81,12 +81,18 @@ pub struct FailArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct OfRun {
+pub struct ActivityOfRun {
     /// The workflow id (left out with -w) and the activity id.
     #[arg(value_name = "ID ACTIVITY", num_args = 1..=2, required = true)]
     pub words: Vec<String>,
     #[command(flatten)]
     pub exact: ExactRun,
+}
+
+#[derive(Debug, Args)]
+pub struct OfRun {
+    #[command(flatten)]
+    pub activity: ActivityOfRun,
     /// Why; recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -179,7 +185,7 @@ async fn complete(cx: &mut Context, verb: &str, token: &str, completion: Activit
 }
 
 /// The run and the activity that are named.
-async fn named(cx: &Context, args: &OfRun) -> Result<(Target, ActivityId), CliError> {
+async fn named(cx: &Context, args: &ActivityOfRun) -> Result<(Target, ActivityId), CliError> {
     let (id, activity) = match (args.exact.workflow_id.is_some(), args.words.as_slice()) {
         (true, [activity]) => (None, activity),
         (false, [id, activity]) => (Some(id.as_str()), activity),
@@ -204,7 +210,7 @@ async fn list(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-async fn describe(cx: &mut Context, args: &OfRun) -> Result<Exit, CliError> {
+async fn describe(cx: &mut Context, args: &ActivityOfRun) -> Result<Exit, CliError> {
     let (target, activity) = named(cx, args).await?;
     let described = cx.backend.describe(target).await?;
     let found = described.pending_activities.iter().find(|one| one.activity_id == activity);
@@ -268,7 +274,7 @@ async fn update_options(cx: &mut Context, args: UpdateOptionsArgs) -> Result<Exi
 }
 
 async fn update(cx: &mut Context, verb: &str, args: OfRun, update: ActivityUpdate) -> Result<Exit, CliError> {
-    let (target, activity) = named(cx, &args).await?;
+    let (target, activity) = named(cx, &args.activity).await?;
     let because = cx.because(args.reason.as_deref());
     cx.backend.update_activity(target.clone(), activity.clone(), ActivityAsked { update, because }).await?;
     cx.screen.object(
@@ -282,7 +288,7 @@ async fn update(cx: &mut Context, verb: &str, args: OfRun, update: ActivityUpdat
 }
 
 async fn hold(cx: &mut Context, pause: bool, args: OfRun) -> Result<Exit, CliError> {
-    let (target, activity) = named(cx, &args).await?;
+    let (target, activity) = named(cx, &args.activity).await?;
     let because = cx.because(args.reason.as_deref());
     let verb = if pause { "pause" } else { "unpause" };
     if pause {

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
@@ -35,11 +36,12 @@ pub struct Global {
     #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
     /// The control API of a worker, for example http://127.0.0.1:8233; without it, DIR/worker.json says where it is.
-    #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL")]
+    #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub address: Option<String>,
     /// Use a Temporal cluster at HOST:PORT instead of a data directory; `env` takes the address from the TEMPORAL_*
     /// variables and temporal.toml.
-    #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address")]
+    #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address",
+        value_parser = NonEmptyStringValueParser::new())]
     pub temporal: Option<String>,
     /// Where to find the API key of the cluster: env:NAME, file:/path or cmd:program arguments. It takes precedence over
     /// TEMPORAL_API_KEY.

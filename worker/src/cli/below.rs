@@ -51,6 +51,7 @@ pub(crate) async fn below(
     let mut seen: BTreeSet<RunId> = below.runs.iter().filter_map(|run| run.target.run_id).collect();
     let mut waits_for: Vec<RunId> = waits_for.into_iter().filter_map(|child| child.run_id).collect();
     let (mut next, mut full) = (0, false);
+    let goes_on_in = |rows: &[RunInfo]| rows.iter().filter_map(after_reset).collect::<Vec<RunId>>();
     while !full {
         if next == below.runs.len() {
             // A reset run goes on with children that name the run before it as the one above them.
@@ -58,7 +59,10 @@ pub(crate) async fn below(
             if waits_for.is_empty() || !into(&below.runs[0].workflow_type) {
                 break;
             }
-            below.runs.extend(listed(backend, &std::mem::take(&mut waits_for)).await?.iter().map(found));
+            let rows = listed(backend, &std::mem::take(&mut waits_for)).await?;
+            waits_for = goes_on_in(&rows);
+            below.runs.extend(rows.iter().map(found));
+            full = below.runs.len() > RUNS_MAX;
             continue;
         }
         let run = &below.runs[next];
@@ -70,6 +74,7 @@ pub(crate) async fn below(
         let query = format!("ParentRunId = '{run_id}'");
         let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
         full = children.len() == CHILDREN_MAX || below.runs.len() + children.len() > RUNS_MAX;
+        waits_for.extend(goes_on_in(&children));
         below.runs.extend(children.iter().filter(|child| seen.insert(child.run_id)).map(found));
     }
     below.cut |= full;
@@ -78,6 +83,12 @@ pub(crate) async fn below(
 
 fn found(info: &RunInfo) -> ChildRun {
     ChildRun { target: target_of(info), workflow_type: info.workflow_type.clone(), open: info.status.is_open() }
+}
+
+/// The run that a reset has put in the place of this one, which the run above waits for now: where that one was reset too, no
+/// row names the two together.
+fn after_reset(info: &RunInfo) -> Option<RunId> {
+    info.next_run.filter(|_| info.status == WorkflowStatus::Terminated)
 }
 
 /// The runs that go on in this one.
@@ -167,6 +178,32 @@ mod tests {
         fake.runs[1].parent = fake.runs[1].parent.clone().map(|parent| Parent { run_id: run_id(0), ..parent });
         let found = below(&fake, Target::run("long".into(), run_id(0)), |_| true).await.unwrap();
         assert_eq!(found.runs.len(), 2);
+    }
+
+    /// The run above was reset, and then the one below it: what the one below asks now is found, and once.
+    #[tokio::test]
+    async fn a_run_below_that_was_reset_is_found_where_it_goes_on() {
+        let mut fake = gone_on(0);
+        let parent = fake.runs[1].parent.clone();
+        let before = RunInfo {
+            status: WorkflowStatus::Terminated,
+            next_run: Some(run_id(2)),
+            parent: parent.map(|parent| Parent { run_id: run_id(9), ..parent }),
+            ..fake.runs[1].clone()
+        };
+        let now = RunInfo { run_id: run_id(2), status: WorkflowStatus::Running, next_run: None, ..before.clone() };
+        fake.runs[1] = before;
+        fake.described = |description| {
+            if description.info.workflow_id.as_str() == "long" {
+                let (workflow_id, workflow_type) = ("child".into(), WorkflowType::of(SUPERVISOR));
+                let kept = PendingChild { seq: Seq(1), workflow_id, workflow_type, run_id: Some(run_id(1)) };
+                description.pending_children = vec![kept];
+            }
+        };
+        fake.runs.push(now);
+        let found = below(&fake, Target::run("long".into(), run_id(0)), |_| true).await.unwrap();
+        let runs: Vec<_> = found.runs.iter().map(|run| (run.target.run_id, run.open)).collect();
+        assert_eq!(runs, [(Some(run_id(0)), true), (Some(run_id(1)), false), (Some(run_id(2)), true)]);
     }
 
     /// It may have gone on for years: what is left out is said, and what is below the run itself is found all the same.

@@ -3,7 +3,7 @@
 //! Invariant: who did it and why is recorded in the history. What cannot be undone is asked for first. A schedule is deleted by
 //! the verb that says so.
 
-use bosun_engine::DEFAULT_NAMESPACE;
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Target};
 use clap::Args;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::list::{run_word, shell_word};
 use super::resolve::{is_whole, run_of};
+use crate::filter_text::literal;
 use crate::own_work::may_be_ended;
 use crate::schedule::IsSchedule;
 
@@ -63,7 +64,8 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
             DEFAULT_NAMESPACE => String::new(),
             other => format!(" of the namespace {other}"),
         };
-        cx.confirm(&format!("{word} {}{place}", target.workflow_id))?;
+        let run = if verb == ControlVerb::Delete { one_of_several(cx, &target).await? } else { String::new() };
+        cx.confirm(&format!("{word} {}{place}{run}", target.workflow_id))?;
     }
     match verb {
         ControlVerb::Cancel => cx.backend.cancel(to, because).await?,
@@ -86,6 +88,17 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
         cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     }
     Ok(Exit::Ok)
+}
+
+/// Which run is meant, where its workflow id has had others: those stay.
+async fn one_of_several(cx: &Context, target: &Target) -> Result<String, CliError> {
+    let (id, namespace) = (literal(target.workflow_id.as_str()), literal(target.namespace.as_str()));
+    let query = format!("WorkflowId = {id} AND Namespace = {namespace}");
+    if cx.backend.list(ListRequest { query, limit: 2 }).await?.len() < 2 {
+        return Ok(String::new());
+    }
+    let run = cx.backend.describe(target.clone()).await?.info.run_id;
+    Ok(format!(" (its run {run}; it has others)"))
 }
 
 pub(super) fn is_schedule(why: &IsSchedule) -> CliError {

@@ -236,8 +236,10 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
         false => forked.from.run_id.to_string(),
     };
     let other = place_word(&forked.workflow_id, forked.run_id);
-    let compare = if from_run { format!(" · bosun diff {source} {other}") } else { String::new() };
-    cx.screen.next(&format!("bosun result {id}{compare}"));
+    cx.screen.next(&format!("bosun result {id}"));
+    if from_run {
+        cx.screen.next(&format!("bosun diff {source} {other}"));
+    }
     Ok(Exit::Ok)
 }
 

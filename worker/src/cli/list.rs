@@ -17,7 +17,7 @@ use super::resolve::place;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::{now, parse_duration};
 use super::waiting::{Hold, WaitingRow, hold_of, status_shown, waiting};
-use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_notifications};
+use crate::api::people::{Cursor, UnknownField, filter_of, page_of, unknown_field, without_notifications};
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::run_json;
@@ -257,9 +257,12 @@ pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, Cli
 
 /// The same for the command line.
 pub(in crate::cli) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
-    match unknown_field(backend, query).await? {
-        Some(unknown) => Err(CliError::new(Code::Invalid, unknown.why()).help(unknown.known())),
-        None => Ok(()),
+    unknown_field(backend, query).await?.map_or(Ok(()), |unknown| Err(unknown.into()))
+}
+
+impl From<UnknownField> for CliError {
+    fn from(unknown: UnknownField) -> Self {
+        CliError::new(Code::Invalid, unknown.why()).help(unknown.known())
     }
 }
 

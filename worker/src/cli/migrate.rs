@@ -15,7 +15,7 @@ use super::context::{Context, identity};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::{counted, shell_word};
+use super::list::{counted, known_attributes, shell_word};
 use super::locate::{LocatedEngine, locate, no_store};
 use super::resolve::resolve;
 use super::time_format::parse_duration;
@@ -168,6 +168,7 @@ async fn runs_to_move(cx: &Context, args: &MigrateArgs) -> Result<Vec<RunInfo>, 
         runs.push(cx.backend.describe(Target { run_id: None, ..run }).await?.info);
     }
     if args.ids.is_empty() {
+        known_attributes(&*cx.backend, args.query.as_deref().unwrap_or_default()).await?;
         let types: Vec<String> = MOVES.iter().map(|name| format!("WorkflowType = '{name}'")).collect();
         let of = types.join(" OR ");
         let query = with_status(args, "Running", &of);

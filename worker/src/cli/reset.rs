@@ -102,7 +102,8 @@ pub(super) async fn reset(cx: &mut Context, args: ResetArgs) -> Result<Exit, Cli
         cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
     let id = run_word(done.workflow_id.as_str());
-    cx.screen.next(&format!("bosun describe {id} · bosun result {id}"));
+    cx.screen.next(&format!("bosun describe {id}"));
+    cx.screen.next(&format!("bosun result {id}"));
     Ok(Exit::Ok)
 }
 

@@ -186,7 +186,7 @@ pub(super) fn held_text(found: &Description) -> String {
     let title = title.split_once("]: ").map_or(title, |(_, title)| title);
     format!(
         "{} is held: {title}. Its inputs are kept, and it goes on with code that fits: `bosun describe {id}` says why, \
-         `bosun unpause {id}` lets it try again, `bosun terminate {id}` ends it",
+         `bosun resume {id}` lets it try again, `bosun terminate {id}` ends it",
         found.info.workflow_id
     )
 }

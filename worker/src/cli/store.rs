@@ -62,6 +62,11 @@ pub enum StoreVerb {
     Gc,
 }
 
+/// A directory as a shell takes it.
+fn path_word(path: &Path) -> String {
+    shell_word(&path.display().to_string())
+}
+
 /// The verbs that work on a directory as a whole, without an engine; the others are given back.
 pub(super) async fn without_an_engine(
     screen: &mut Screen,
@@ -70,21 +75,25 @@ pub(super) async fn without_an_engine(
     verb: StoreVerb,
 ) -> Result<Result<Exit, CliError>, StoreVerb> {
     let data = &global.data;
+    if matches!(verb, StoreVerb::Compact { .. } | StoreVerb::Gc) && global.address.is_some() {
+        let why = "a store is rewritten where the data directory is, not over --address";
+        return Ok(Err(CliError::usage(why).help("run it on the worker's machine, with --data, while no worker runs")));
+    }
     // Of the others the engine decides, or they read a directory that is named, and write a new one.
     if let (StoreVerb::Compact { .. } | StoreVerb::Gc, Err(why)) = (&verb, super::holder::owns(global)) {
         return Ok(Err(why));
     }
     Ok(match verb {
         StoreVerb::Salvage { from, to } => {
-            let next = format!("bosun list --data {}", to.display());
+            let next = format!("bosun list --data {}", path_word(&to));
             work(screen, opener, &from, "store.salvage", StoreWork::Salvage { to }, Some(next)).await
         }
         StoreVerb::Restore { from, to } => {
-            let next = format!("bosun worker run --data {}", to.display());
+            let next = format!("bosun worker run --data {}", path_word(&to));
             work(screen, opener, &from, "store.restore", StoreWork::Restore { to }, Some(next)).await
         }
         StoreVerb::Compact { to } => {
-            let next = to.as_ref().map(|to| format!("bosun store info --data {}", to.display()));
+            let next = to.as_ref().map(|to| format!("bosun store info --data {}", path_word(to)));
             work(screen, opener, data, "store.compact", StoreWork::Compact { to }, next).await
         }
         StoreVerb::Gc => work(screen, opener, data, "store.gc", StoreWork::CollectGarbage, None).await,
@@ -113,7 +122,7 @@ fn held(data: &Path, why: OpenError) -> CliError {
     let error = CliError::from(why);
     if is_held {
         // The directory is an argument of these verbs, and need not be the one that others look at.
-        let data = shell_word(&data.display().to_string());
+        let data = path_word(data);
         let program = program();
         error.help(format!(
             "`{program} --data {data} worker stop` ends the worker that holds it; then give the command again"
@@ -135,7 +144,7 @@ pub(super) async fn verify_damaged(
     report["ok"] = Value::Bool(false);
     report["findings"] = Value::Array(vec![Value::String(why.message)]);
     print(screen, "store.verify", &report);
-    screen.next(&format!("bosun store salvage {} --to NEW, or bosun worker run --on-damage isolate", data.display()));
+    screen.next(&format!("bosun store salvage {} --to NEW, or bosun worker run --on-damage isolate", path_word(data)));
     Ok(Exit::HistoryUnreadable)
 }
 
@@ -195,7 +204,7 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: &Config
                 .map_err(|why| CliError::new(Code::Failed, format!("cannot name {}", to.display())).cause(why))?;
             let report = cx.backend.backup(to.clone()).await?;
             print(&mut cx.screen, "store.backup", &report);
-            cx.screen.next(&format!("bosun store verify --data {}", to.display()));
+            cx.screen.next(&format!("bosun store verify --data {}", path_word(&to)));
             Ok(Exit::Ok)
         }
         StoreVerb::Salvage { .. } | StoreVerb::Restore { .. } | StoreVerb::Compact { .. } | StoreVerb::Gc => {

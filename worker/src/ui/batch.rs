@@ -15,7 +15,7 @@ use super::run::actions::label_of;
 use super::run::whole::act_on;
 use crate::api::TokenRole;
 use crate::api::guard::now;
-use crate::api::people::{Cursor, filter_of, page_of_runs};
+use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field};
 use crate::api::problem::Problem;
 use crate::backend::{Attribution, Backend};
 use crate::inbox::target_of;
@@ -69,6 +69,9 @@ async fn fitting(backend: &dyn Backend, query: &str, until: Timestamp) -> Result
     let open = if own { open } else { format!("{open} AND WorkflowType NOT STARTS_WITH 'bosun.'") };
     // Alone first: it stays one condition beside the others.
     filter_of(query)?;
+    if let Some(unknown) = unknown_field(backend, query).await? {
+        return Err(unknown.into());
+    }
     let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
     let (mut infos, mut after): (Vec<RunInfo>, Option<Cursor>) = (Vec::new(), None);
     loop {

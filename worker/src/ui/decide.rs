@@ -81,7 +81,7 @@ fn links_of(api: &Api) -> Result<Arc<Links>, LinkRefusal> {
 fn backend_of(api: &Api, claim: &LinkClaim) -> CallerBackend {
     let name = format!("link:{}", claim.channel);
     let namespaces = Some([claim.namespace.clone()].into());
-    CallerBackend::new(api.backend.clone(), Caller { name, role: TokenRole::Approver, namespaces })
+    CallerBackend::new(api.backend.clone(), Caller { name, role: TokenRole::Approver, namespaces, token: None })
 }
 
 /// What the link is about, if it is still asked as it was told.

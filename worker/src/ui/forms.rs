@@ -138,6 +138,10 @@ impl Fields {
         let mut given = self.0.iter().filter(|(given, _)| given == name);
         given.next().map(|(_, value)| value.as_str()).filter(|value| !value.trim().is_empty())
     }
+    /// What a field says, be it empty; nothing where the form has no such field.
+    pub(super) fn sent(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
     /// Every field whose name begins so, with the rest of its name.
     pub(super) fn beginning<'a>(&'a self, with: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(with)?, value.as_str())))

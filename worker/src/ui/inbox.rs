@@ -137,8 +137,8 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
     let told = of_run.iter().filter(|told| notified::is_of(told, one.id()));
     let before = given_before(&visitor.backend, one).await;
     html! {
-        article.card id={ "ask-" (one.id()) } {
-            h2 { (kind) " " span.muted { "of " a href=(run_link(namespace.as_str(), workflow_id.as_str(), *run_id)) { (workflow_id) } } }
+        article.card id={ "ask-" (place_of(one)) } {
+            h2 { (kind) " " span.muted { "of " a href=(run_link(namespace.as_str(), workflow_id.as_str(), *run_id)) { (workflow_id) } @if namespace.as_str() != DEFAULT_NAMESPACE { " in " (namespace) } } }
             @if let Some(until) = deadline(&one.request) { p { "Answer " strong { (ago(until)) } " at the latest." } }
             @if one.kind == HumanRequestKind::Elsewhere { p.wrap { (one.request["what"].as_str().unwrap_or_default()) span.muted { " by " (one.request["whom"].as_str().unwrap_or("a person")) } } }
             @else { dl.facts { @for (name, text) in parts(&one.request) { @if name != "until" && name != "question" {
@@ -152,9 +152,16 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
             @if one.request["kind"] == "plan" && one.kind == HumanRequestKind::Elsewhere { (plan_change::plan(visitor, &one.target).await) }
             @for told in told { p.muted { "Notified: " (notified::in_words(told, |at| at.to_string())) } }
             @if visitor.may(needed) { (forms(visitor, one)) } @else { (visitor.may_not(needed)) }
-            details.folded { summary { span.muted { (one.id()) } } (visitor.command(&one.answer())) }
+            details.folded { summary { span.muted { (one.id()) } } (visitor.command_in(namespace, &one.answer())) }
         }
     }
+}
+
+/// Its name in the page: runs of two namespaces, and a run and its fork, ask under the same ids. As long as the workflow goes
+/// on, in whichever run, it is the same.
+fn place_of(one: &HumanRequest) -> String {
+    let Target { workflow_id, namespace, .. } = &one.target;
+    format!("{}/{}/{}", path_segment(namespace.as_str()), path_segment(workflow_id.as_str()), one.id())
 }
 
 fn deadline(request: &Value) -> Option<Timestamp> {
@@ -182,13 +189,13 @@ fn shown(request: &Value) -> &str {
 }
 
 fn words_field(one: &HumanRequest, name: &str, label: &str) -> Markup {
-    let id = format!("{name}-{}", one.id());
+    let id = format!("{name}-{}", place_of(one));
     html! { label for=(id) { (label) } textarea id=(id) name=(name) rows="2" {} }
 }
 
 fn approval_form(visitor: &Visitor, one: &HumanRequest) -> Markup {
     let words = |name: &str, label: &str| words_field(one, name, label);
-    let edit = format!("edit-{}", one.id());
+    let edit = format!("edit-{}", place_of(one));
     form_of(
         visitor,
         one,
@@ -221,7 +228,7 @@ fn forms(visitor: &Visitor, one: &HumanRequest) -> Markup {
             },
         ),
         HumanRequestKind::Question => {
-            let fields = fields_of(&one.request["payload"], one.id());
+            let fields = fields_of(&one.request["payload"], &place_of(one));
             form_of(
                 visitor,
                 one,
@@ -390,6 +397,18 @@ async fn review(backend: &dyn Backend, found: &HumanRequest, does: &str, comment
 mod tests {
     use super::*;
     use crate::fake::{Fake, RUN, event, run_info};
+
+    /// A fork asks under the ids of its source: a label, and the script, reach the one that is meant.
+    #[test]
+    fn no_two_requests_have_one_name_in_the_page() {
+        let of = |namespace: &str, id: &str, request: &str| {
+            let target = Target { namespace: Namespace::of(namespace), ..Target::workflow(id.into()) };
+            place_of(&HumanRequest { kind: HumanRequestKind::Approval, target, request: json!({ "id": request }) })
+        };
+        let names = [of("a", "story", "r/1"), of("b", "story", "r/1"), of("a", "fork", "r/1"), of("a", "story/r", "1")];
+        let different: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+    }
 
     /// What the page says of an answer is what the run says: that it has taken it, that it has not yet, or who came before.
     #[tokio::test]

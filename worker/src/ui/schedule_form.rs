@@ -153,8 +153,9 @@ fn spec_of(id: &str, fields: &Fields) -> Result<Value, FormProblem> {
 async fn create(visitor: &Visitor, fields: &Fields) -> Result<(), FormProblem> {
     let id = fields.text("id").unwrap_or_default().trim();
     let schedule = checked(id, spec_of(id, fields)?)?;
-    let namespace = fields.text("namespace").unwrap_or(DEFAULT_NAMESPACE).trim();
-    let target = target(namespace, id).map_err(|why| field("id", why.message))?;
+    let named = fields.text("namespace").map(|name| Namespace::new(name.trim())).transpose();
+    let namespace = visitor.backend.namespace_of_new(named.map_err(|why| field("namespace", why))?);
+    let target = target(namespace.as_str(), id).map_err(|why| field("id", why.message))?;
     let start = ScheduleInput::start(schedule, target).map_err(|why| field("input", why))?;
     visitor.backend.start(start).await?;
     Ok(())
@@ -245,7 +246,7 @@ fn edit_page(visitor: &Visitor, fields: &Fields, why: Option<&str>) -> Response 
             textarea #schedule name="schedule" rows="30" required spellcheck="false" { (given("schedule")) }
             button.primary type="submit" { "Save" }
         } }
-        p { (visitor.command(&format!("bosun schedule update {}", crate::cli::shell_word(given("id"))))) }
+        p { (visitor.command_in(&Namespace::new(given("namespace")).unwrap_or_else(|_| Namespace::of(DEFAULT_NAMESPACE)), &format!("bosun schedule update {}", crate::cli::shell_word(given("id"))))) }
     };
     Page { title: "Change a schedule", place: Place::Schedules, live: None, body }.response(visitor)
 }

@@ -98,7 +98,7 @@ fn row(visitor: &Visitor, info: &RunInfo, shown: &Value) -> Markup {
             @if info.status == WorkflowStatus::Paused || shown.is_null() { (status(info.status)) } @else { (badge(class(mood), mood.word())) }
             @if !note.is_empty() { " " span.muted { (cut(note, TEXT_MAX)) } }
         }
-        td { a href=(run_link(info.namespace.as_str(), id, None)) { (name) } " " span.muted { (text(&action["workflow_type"])) } }
+        td { a href=(run_link(info.namespace.as_str(), id, None)) { (name) } " " span.muted { (text(&action["workflow_type"])) @if info.namespace.as_str() != DEFAULT_NAMESPACE { " in " (info.namespace) } } }
         td data-th="When" {
             (cut(&when(&shown["schedule"]["spec"]), TEXT_MAX))
             " " span.muted { (text(&shown["schedule"]["policies"]["overlap"]).replace('_', " ")) }
@@ -116,7 +116,7 @@ fn row(visitor: &Visitor, info: &RunInfo, shown: &Value) -> Markup {
                     (button(visitor, info, verb)) (button(visitor, info, "trigger"))
                     a.button href=(edit_link(info.namespace.as_str(), name)) { "Change" }
                 }
-            } @else { (visitor.command(&format!("bosun schedule {verb} {}", shell_word(name)))) }
+            } @else { (visitor.command_in(&info.namespace, &format!("bosun schedule {verb} {}", shell_word(name)))) }
         }
     } }
 }

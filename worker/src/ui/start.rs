@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::elements::run_link;
 use super::forms::{Fields, Form, Query, Visitor};
 use super::layout::{Page, PageError, Place, go_to};
-use crate::api::TokenRole;
 use crate::api::handlers::Api;
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
+use crate::api::{CallerBackend, TokenRole};
 use crate::backend::Backend;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::read_spec;
@@ -38,6 +38,8 @@ struct Draft {
     task_queue: String,
     input: String,
     spec: String,
+    /// It is of the form of a spec, whether that says anything or not.
+    of_spec: bool,
     id: String,
 }
 
@@ -51,6 +53,7 @@ impl Draft {
             task_queue: text("task_queue"),
             input: text("input"),
             spec: text("spec"),
+            of_spec: fields.sent("spec").is_some(),
             id: text("id"),
         }
     }
@@ -94,13 +97,18 @@ fn shown(visitor: &Visitor, api: &Api, draft: &Draft, (like, wrong): (Option<&st
         @if let Some(id) = like { p { "As " a href=(run_link(&draft.namespace, id, None)) { (id) } " was started; change what is to be different." } }
         @if !visitor.may(TokenRole::Operator) { (visitor.may_not(TokenRole::Operator)) } @else {
             @if let Some(why) = wrong { p.problem role="alert" { span.wrap { (why) } " Nothing was started." } }
-            @if wrong.is_none() || draft.spec.is_empty() { (of_type(visitor, api, draft, like.is_none() && wrong.is_none())) }
+            @if wrong.is_none() || !draft.of_spec { (of_type(visitor, api, draft, like.is_none() && wrong.is_none())) }
             @if wrong.is_none() { h2 { "A supervisor, from its spec" } }
-            @if wrong.is_none() || !draft.spec.is_empty() { (of_spec(visitor, draft)) }
+            @if wrong.is_none() || draft.of_spec { (of_spec(visitor, draft)) }
         }
         p.muted { "The file of a plan, or of a spec that names other files: " (visitor.command("bosun run SPEC.yaml")) }
     };
     Page { title: "Start a run", place: Place::Runs, live: None, body }.response(visitor)
+}
+
+/// Where a run is started by who names no namespace.
+fn own_namespace(visitor: &Visitor) -> Namespace {
+    visitor.backend.namespace_of_new(None)
 }
 
 fn of_type(visitor: &Visitor, api: &Api, draft: &Draft, is_first: bool) -> Markup {
@@ -116,7 +124,7 @@ fn of_type(visitor: &Visitor, api: &Api, draft: &Draft, is_first: bool) -> Marku
         textarea #input name="input" rows="10" spellcheck="false" { (draft.input) }
         details {
             summary { "Where it runs" }
-            label for="namespace" { "Namespace " span.muted { "(left empty: " (DEFAULT_NAMESPACE) ")" } }
+            label for="namespace" { "Namespace " span.muted { "(left empty: " (own_namespace(visitor)) ")" } }
             input #namespace name="namespace" spellcheck="false" value=(draft.namespace);
             label for="task-queue" { "Task queue " span.muted { "(left empty: default)" } }
             input #task-queue name="task_queue" spellcheck="false" value=(draft.task_queue);
@@ -136,7 +144,7 @@ fn of_spec(visitor: &Visitor, draft: &Draft) -> Markup {
             input.from-file #spec-file type="file" accept=".yaml,.yml,.json" data-into="spec" hidden;
             label for="spec-id" { "Workflow id " span.muted { "(left empty: a new one)" } }
             input #spec-id name="id" spellcheck="false" value=(draft.id);
-            label for="spec-namespace" { "Namespace " span.muted { "(left empty: " (DEFAULT_NAMESPACE) ")" } }
+            label for="spec-namespace" { "Namespace " span.muted { "(left empty: " (own_namespace(visitor)) ")" } }
             input #spec-namespace name="namespace" spellcheck="false" value=(draft.namespace);
             button.primary type="submit" { "Start it" }
         }
@@ -155,7 +163,7 @@ fn input_of(spec: &str) -> Result<Payload, String> {
 
 pub(super) async fn start(api: State<Api>, form: Form) -> Result<Response, PageError> {
     let Form { visitor, fields } = form;
-    let asked = match request(&fields) {
+    let asked = match request(&visitor.backend, &fields) {
         // Whoever may not start is told so, and not what is wrong.
         Err(_) if !visitor.may(TokenRole::Operator) => {
             Ok(StartWorkflow::new(SUPERVISOR.into(), WorkflowId::of("none")))
@@ -179,9 +187,10 @@ pub(super) async fn start(api: State<Api>, form: Form) -> Result<Response, PageE
 }
 
 /// What a form asks to be started; or what is wrong with it, with the name of the field.
-fn request(fields: &Fields) -> Result<StartWorkflow, String> {
+fn request(caller: &CallerBackend, fields: &Fields) -> Result<StartWorkflow, String> {
     let bad = |at: &str, why: InvalidId| format!("{at}: {why}");
-    let (workflow_type, input) = match fields.text("spec") {
+    // Whichever form was sent: an empty spec is what is wrong with its own.
+    let (workflow_type, input) = match fields.sent("spec") {
         Some(spec) => (SUPERVISOR, input_of(spec)?),
         None => (fields.text("type").unwrap_or_default().trim(), input_in(fields)?),
     };
@@ -192,9 +201,8 @@ fn request(fields: &Fields) -> Result<StartWorkflow, String> {
     };
     let id = WorkflowId::new(id).map_err(|why| bad("workflow id", why))?;
     let mut start = StartWorkflow::new(workflow_type, id).input(input);
-    if let Some(namespace) = fields.text("namespace") {
-        start.namespace = Namespace::new(namespace.trim()).map_err(|why| bad("namespace", why))?;
-    }
+    let named = fields.text("namespace").map(|name| Namespace::new(name.trim())).transpose();
+    start.namespace = caller.namespace_of_new(named.map_err(|why| bad("namespace", why))?);
     if let Some(queue) = fields.text("task_queue") {
         start.task_queue = TaskQueue::new(queue.trim()).map_err(|why| bad("task queue", why))?;
     }

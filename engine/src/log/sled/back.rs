@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::SledLog;
+use super::guard::flush;
 use crate::log::anchor::Anchor;
 use crate::log::parts::{LONG_RECORD, WHOLE, beside, whole};
 use crate::log::wal::{Back, PendingGroup};
@@ -74,7 +75,7 @@ impl Back for SledLog {
             false => 0,
         };
         self.file_work(|| self.values.sync().and_then(|()| self.groups.sync()))?;
-        self.write("flush", || self.handles().db.flush())?;
+        self.write("flush", || flush(&self.handles().db))?;
         self.sync_sled_blobs()?;
         let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
         file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;

@@ -6,10 +6,16 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use super::Error;
+use super::{Db, Error};
 use crate::log::StorageError;
 use crate::log::files::DataDir;
+
+/// How often a flush that lasts is looked at.
+const LOOKED_AT: Duration = Duration::from_secs(1);
 
 thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
@@ -43,6 +49,27 @@ pub(super) fn guard<T>(
             Err(StorageError::corrupt("database", dir.sled(), detail))
         }
     }
+}
+
+/// sled's own flush. A write that fails in another thread of sled's ends it, but whoever waits for that write already is not
+/// always woken (`exit_reservation` tells nobody): while it lasts, somebody looks whether one has failed, and wakes them.
+pub(super) fn flush(db: &Db) -> Result<(), Error> {
+    let (done, over) = mpsc::channel::<()>();
+    let look = move || {
+        while over.recv_timeout(LOOKED_AT) == Err(RecvTimeoutError::Timeout) {
+            if db.context.global_error().is_err() {
+                // It ends at once with that failure, and wakes whoever waits.
+                _ = db.flush();
+            }
+        }
+    };
+    thread::scope(|threads| {
+        // Without a thread to look it is as sled has it.
+        _ = thread::Builder::new().name("bosun-flush".into()).spawn_scoped(threads, look);
+        let flushed = db.flush();
+        drop(done);
+        flushed.map(drop)
+    })
 }
 
 fn translate(dir: &DataDir, op: &'static str, why: Error) -> StorageError {

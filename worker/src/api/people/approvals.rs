@@ -21,6 +21,7 @@ use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::body::Members;
 use super::handlers::{Answer, request_id, wait_of};
+use super::known::unknown_field;
 use super::pages::Cursor;
 use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
@@ -58,6 +59,9 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
     if seen.as_deref().is_some_and(|seen| !is_seen(seen)) {
         return Err(Problem::bad_request("seen: it is not what an answer gave: 16 digits and letters from a to f"));
+    }
+    if let Some(unknown) = unknown_field(&me.backend, &query).await? {
+        return Err(unknown.into());
     }
     let until = wait_of(wait)?.map(|wait| Instant::now() + wait);
     // Watched from before the first look, so that nothing is missed in between.

@@ -63,7 +63,8 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let (Some(query), Some(action)) = (query, action) else {
         return Err(Problem::bad_request("query and action are needed"));
     };
-    let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
+    let (by, role) = (String::new(), TokenRole::Owner);
+    let order = BatchOrder { query, action, reason, rps, by, role, token: None, carried: None };
     order.check_says_which()?;
     if let Some(unknown) = unknown_field(&me.backend, &order.query).await? {
         return Err(unknown.into());

@@ -317,7 +317,11 @@ pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, headers: HeaderM
 }
 
 pub async fn pause(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    pause_run(&me.backend, at.target, because(&headers, &body)?).await?;
+    let because = because(&headers, &body)?;
+    match holds_itself(&me.backend, &at.target).await? {
+        true => once::signal(&me.backend, at.target, of_hold(control::PAUSE, because)?).await?,
+        false => me.backend.pause(at.target, because).await?,
+    }
     ok(json!({}))
 }
 
@@ -341,7 +345,11 @@ pub(crate) async fn pause_run(backend: &dyn Backend, target: Target, because: At
 }
 
 pub async fn resume(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    resume_run(&me.backend, at.target, because(&headers, &body)?).await?;
+    let because = because(&headers, &body)?;
+    match holds_itself(&me.backend, &at.target).await? {
+        true => once::signal(&me.backend, at.target, of_hold(control::RESUME, because)?).await?,
+        false => me.backend.unpause(at.target, because).await?,
+    }
     ok(json!({}))
 }
 
@@ -365,8 +373,12 @@ async fn holds_itself(backend: &dyn Backend, target: &Target) -> Result<bool, Ca
 }
 
 async fn hold(backend: &dyn Backend, target: Target, signal: &str, because: Attribution) -> Result<(), CallError> {
+    backend.signal(target, of_hold(signal, because)?).await
+}
+
+fn of_hold(signal: &str, because: Attribution) -> Result<SignalRequest, CallError> {
     let invalid = |why: PayloadError| Rejection::Invalid { what: "reason".into(), why: why.to_string() };
     let input = Payload::encode(&json!({ "reason": because.reason })).map_err(invalid)?;
     let name = SignalName::of(signal);
-    backend.signal(target, SignalRequest { name, input, identity: None, request_id: because.request_id }).await
+    Ok(SignalRequest { name, input, identity: None, request_id: because.request_id })
 }

@@ -46,10 +46,6 @@ struct StateQuery {
 pub async fn state(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer {
     let StateQuery { at: event } = query_of(&uri)?;
     let turns = me.backend.turns(at.target).await?;
-    let last: usize = turns.iter().map(|turn| turn.events.len()).sum();
-    if let Some(event) = event.filter(|event| !(1..=last as u64).contains(event)) {
-        return Err(Problem::bad_request(format!("at: there is no event {event}: the history has {last} events")));
-    }
     let seen = past(turns, event, false).await?;
     let moment = seen.moment;
     let fit = match &seen.fit {

@@ -9,7 +9,7 @@ use bosun_engine::filter::Filter;
 use bosun_engine::*;
 
 use super::super::problem::Problem;
-use crate::backend::{Backend, CallError};
+use crate::backend::{Backend, CallError, Reply};
 
 /// The newest runs, whose search attributes are named to who asks for an unknown one.
 const NAMED_BY: usize = 1_000;
@@ -55,13 +55,21 @@ impl From<UnknownField> for Problem {
 /// # Errors
 /// The runs cannot be listed.
 pub(crate) async fn unknown_field(backend: &dyn Backend, query: &str) -> Result<Option<UnknownField>, CallError> {
+    unknown_in(&|request| backend.list(request), query).await
+}
+
+/// As [`unknown_field`], where runs are listed so.
+pub(crate) async fn unknown_in<'l>(
+    list: &(dyn Fn(ListRequest) -> Reply<'l, Vec<RunInfo>> + Send + Sync),
+    query: &str,
+) -> Result<Option<UnknownField>, CallError> {
     let Ok(filter) = Filter::parse(query) else { return Ok(None) };
     for name in filter.attributes() {
         let having = format!("`{}` IS NOT NULL", name.as_str().replace('`', "``"));
-        if !backend.list(ListRequest { query: having, limit: 1 }).await?.is_empty() {
+        if !list(ListRequest { query: having, limit: 1 }).await?.is_empty() {
             continue;
         }
-        let runs = backend.list(ListRequest { query: String::new(), limit: NAMED_BY }).await?;
+        let runs = list(ListRequest { query: String::new(), limit: NAMED_BY }).await?;
         if runs.is_empty() {
             return Ok(None);
         }

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::handlers::Answer;
+use super::known::unknown_field;
 use super::pages::parse;
 use super::view;
 use crate::backend::{Backend, CallError};
@@ -100,6 +101,12 @@ pub async fn events(me: AuthorizedCaller, headers: HeaderMap, uri: Uri) -> Answe
     // Once the stream has begun it is too late for a status.
     parse(&query)?;
     let last: Option<StreamPlace> = last_id(&headers)?;
+    // Whoever comes back was told already.
+    if last.is_none()
+        && let Some(unknown) = unknown_field(&me.backend, &query).await?
+    {
+        return Err(unknown.into());
+    }
     // The rest of the commit that the client has seen a part of comes first.
     let after = last.map(|last| GroupSeq(last.group.0.saturating_sub(1)));
     let told = resumed(me.backend.watch(query, after), last);

@@ -35,6 +35,7 @@ pub(in crate::cli) async fn many(
         by: cx.identity.to_string(),
         // The control API writes what the caller may do; whoever opens the directory owns it.
         role: TokenRole::Owner,
+        token: None,
         carried: None,
     };
     order.check_says_which()?;

@@ -19,6 +19,7 @@ use super::Bench;
 use super::junit::junit;
 use super::source::{files, history_word, is_file, of_cluster, runs};
 use super::verdict::{CheckedHistory, Class, ReplayAnswer, by_mistake, exit_of};
+use crate::api::people::unknown_in;
 use crate::backend::Histories;
 use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
@@ -95,6 +96,9 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
     if args.open || args.query.is_some() {
         let histories = bench.histories().await?;
         let query = args.query.as_deref().unwrap_or_default();
+        if let Some(unknown) = unknown_in(&|request| histories.list(request), query).await? {
+            return Err(unknown.into());
+        }
         let found = runs(&histories, query, args.open).await?;
         if found.is_empty() {
             is_used(&*histories, &bench.namespace).await?;

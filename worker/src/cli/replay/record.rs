@@ -16,6 +16,7 @@ use super::source::HistoryOf;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
+use crate::cli::list::shell_word;
 
 #[derive(Debug, Args)]
 pub struct RecordArgs {
@@ -86,7 +87,7 @@ pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Ex
         }
         None => bench.screen.note("a redacted history cannot be replayed: no test was written"),
     }
-    bench.screen.next(&format!("bosun replay check {}", file.display()));
+    bench.screen.next(&format!("bosun replay check {}", shell_word(&file.display().to_string())));
     Ok(Exit::Ok)
 }
 

@@ -19,10 +19,12 @@
     for (const { name, value } of [...next.attributes]) {
       if (now.getAttribute(name) !== value && name !== "open") now.setAttribute(name, value);
     }
-    const known = new Map([...now.children].filter(id).map((one) => [id(one), one]));
+    // Each once: of two that have one id, both stay.
+    const known = new Map();
+    for (const one of [...now.children].filter(id)) known.set(id(one), [...(known.get(id(one)) ?? []), one]);
     let place = now.firstChild;
     for (const wanted of [...next.childNodes]) {
-      const found = known.get(id(wanted));
+      const found = known.get(id(wanted))?.shift();
       if (found && found !== place) { now.insertBefore(found, place); place = found; }
       if (!place) { now.append(wanted.cloneNode(true)); continue; }
       const after = place.nextSibling;

@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::form_of;
+use super::{form_of, place_of};
 use crate::api::people::top_up_refused;
 use crate::api::problem::Problem;
 use crate::backend::Backend;
@@ -33,7 +33,7 @@ pub(super) fn lack(request: &Value) -> Option<Lack<'_>> {
 }
 
 pub(super) fn form(visitor: &Visitor, one: &HumanRequest, lack: Lack<'_>) -> Markup {
-    let id = format!("more-{}", one.id());
+    let id = format!("more-{}", place_of(one));
     let label = match lack.of {
         "cost" => "Dollars more",
         "wall" => "Time more",

@@ -93,8 +93,10 @@ fn compact(here: &str, info: &RunInfo, spans: &[Span], forks: &ForkHere) -> Mark
 
 pub(crate) fn span_row(here: &str, info: &RunInfo, span: &Span, forks: &ForkHere) -> Markup {
     let took = span.to.map(|to| lasted(to.since(span.from))).unwrap_or_default();
+    // A wait begins with an event that has a row of its own.
+    let row = if span.kind == SpanKind::Wait { "w" } else { "e" };
     html! {
-        tr id={ "e" (span.first) } {
+        tr id={ (row) (span.first) } {
             td.num { (at_link(here, span.first.0)) @if span.last != span.first { "–" (at_link(here, span.last.0)) } }
             td { span.kind { (span.kind.word()) } " "
                 @match &span.child {
