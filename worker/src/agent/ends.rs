@@ -171,6 +171,7 @@ mod tests {
             (None, code::CUT, true),
             (None, code::TRANSPORT, true),
             (Some(200), code::MALFORMED, true),
+            (Some(200), "overloaded_error", true),
             (Some(429), "rate_limit_exceeded", false),
             (Some(529), "overloaded_error", false),
             (None, code::UNREACHABLE, false),
@@ -201,7 +202,8 @@ mod tests {
             (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
             (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
             (MODEL_RETRY, None, code::TRANSPORT, FaultClass::NeedsHuman, true),
-            (MODEL_RETRY, Some(500), "server_error", FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, Some(500), "server_error", FaultClass::NeedsHuman, false),
+            (MODEL_RETRY, Some(200), "overloaded_error", FaultClass::NeedsHuman, true),
             (MODEL_RETRY, None, code::UNREACHABLE, FaultClass::NeedsHuman, false),
             (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, false),
         ] {

@@ -119,6 +119,11 @@ impl ModelError {
     }
 }
 
+/// The provider that the name of a model begins with, as in `anthropic/claude`, and the rest of it.
+pub(crate) fn with_provider(name: &str) -> Option<(&str, &str)> {
+    name.split_once('/').filter(|(first, _)| ["openai", "anthropic", "schema"].contains(first))
+}
+
 /// Codes of errors that no provider gave. Providers' own words are not among them, but for one that means something here.
 #[doc(hidden)]
 pub mod code {

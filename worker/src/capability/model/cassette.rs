@@ -130,12 +130,15 @@ impl Cassette {
         let occurrence = place.map_err(|why| broken(&self.directory, &format!("its session cannot be kept: {why}")))?;
         let name = name(&key, occurrence);
         let path = self.directory.join(format!("{name}.json"));
+        // Whoever plays it asks no more often than there were answers: a call without one gives its place back.
+        let place = CallPlace { cassette: self, key: &key, call: &call.idempotency_key };
         if self.mode != CassetteMode::Record {
             let found = match tape {
                 Some(tape) => tape.get(&name).cloned(),
                 None => read(&path).await?,
             };
             if let Some(recording) = found {
+                place.keep();
                 show(&recording.response, sink);
                 return Ok(recording.response);
             }
@@ -143,8 +146,6 @@ impl Cassette {
         if self.mode == CassetteMode::Replay || tape.is_some() {
             return Err(self.miss(request_data, occurrence, &name).await);
         }
-        // Whoever plays it asks no more often than there were answers.
-        let place = CallPlace { cassette: self, key: &key, call: &call.idempotency_key };
         let response = self.inner.complete(request, call, sink).await?;
         place.keep();
         let (provider, request) = (self.provider.clone(), request_data);

@@ -4,8 +4,6 @@
 //! are absorbed: content as a list of parts, arguments as an object, tool calls that end with `stop`, a last chunk with
 //! no choice, `[DONE]` missing. Pure.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
 use super::wire::{Assembler, TOOL_CALLS_MAX, arguments, cut, malformed, with_distinct_ids};
@@ -172,7 +170,8 @@ pub(super) struct CompletionStream {
     model: String,
     content: String,
     refusal: String,
-    calls: BTreeMap<u64, Partial>,
+    /// In the order in which they began.
+    calls: Vec<(u64, Partial)>,
     finish: Option<String>,
     usage: Option<Value>,
 }
@@ -184,16 +183,30 @@ struct Partial {
     arguments: String,
 }
 
+/// Calls by their index, those of one index as they began.
+fn in_order(mut calls: Vec<(u64, Partial)>) -> impl Iterator<Item = Partial> {
+    calls.sort_by_key(|(index, _)| *index);
+    calls.into_iter().map(|(_, call)| call)
+}
+
 impl CompletionStream {
     fn call_delta(&mut self, place: usize, delta: &Value, sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         // Servers that send every call in one piece sometimes leave the index out.
         let index = delta.get("index").and_then(Value::as_u64).unwrap_or(place as u64);
-        if self.calls.len() >= TOOL_CALLS_MAX && !self.calls.contains_key(&index) {
+        let id = text(delta, "id");
+        // The last one of this index goes on, unless the piece names another call: some servers give every call the same.
+        let is_of = |call: &Partial| id.is_empty() || call.id.is_empty() || call.id == id;
+        let open = self.calls.iter().rposition(|(at, _)| *at == index).filter(|at| is_of(&self.calls[*at].1));
+        if open.is_none() && self.calls.len() >= TOOL_CALLS_MAX {
             return Err(malformed(format!("the answer has more than {TOOL_CALLS_MAX} tool calls")));
         }
-        let call = self.calls.entry(index).or_default();
+        let at = open.unwrap_or(self.calls.len());
+        if open.is_none() {
+            self.calls.push((index, Partial::default()));
+        }
+        let (_, call) = &mut self.calls[at];
         if call.id.is_empty() {
-            call.id = text(delta, "id");
+            call.id = id;
         }
         let Some(function) = delta.get("function") else { return Ok(()) };
         if call.name.is_empty()
@@ -250,7 +263,7 @@ impl Assembler for CompletionStream {
             true => Err(malformed("a tool call has no name")),
             false => Ok(ToolCall { id: call.id, name: call.name, arguments: arguments(&call.arguments) }),
         };
-        let calls = with_distinct_ids(self.calls.into_values().map(call).collect::<Result<_, _>>()?)?;
+        let calls = with_distinct_ids(in_order(self.calls).map(call).collect::<Result<_, _>>()?)?;
         let refused = !self.refusal.is_empty();
         Ok(ChatResponse {
             stop: stop(Some(&finish), refused, !calls.is_empty()),

@@ -14,16 +14,16 @@ use super::super::explain::Code;
 use super::super::output::Screen;
 use super::super::time_format::parse_duration;
 use crate::capability::model::probe::{is_own, offered, ping};
-use crate::capability::model::{Cost, ErrorClass, ModelConfig, ModelError, ModelPrice};
+use crate::capability::model::{Cost, ErrorClass, ModelConfig, ModelError, ModelPrice, with_provider};
 
 #[derive(Debug, Args)]
 pub struct PingArgs {
-    /// The provider's name of the model, for example llama3.2.
+    /// The provider's name of the model, for example llama3.2; without `--provider` it may begin with openai/ or anthropic/.
     #[arg(value_name = "MODEL")]
     model: String,
     /// The provider: openai, anthropic, one of BOSUN_MODEL_PROVIDERS, or a model of this program.
-    #[arg(long, value_name = "NAME", default_value = "openai")]
-    provider: String,
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
     /// How long to wait for the whole answer.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
@@ -71,21 +71,26 @@ fn cost_text(cost: &Cost) -> String {
 pub(in super::super) async fn ping_verb(screen: &mut Screen, args: &PingArgs) -> Result<Exit, CliError> {
     let config = config()?;
     let words = "Answer with the one word: pong";
-    let pong = ping(&config, &args.provider, &args.model, words, args.timeout).await;
-    let pong = pong.map_err(|why| match is_own(&config, &args.model) && args.provider != args.model {
-        true => CliError::new(Code::Failed, format!("{} gives no answer", args.provider)).cause(why).help(format!(
+    // As the spec of a run says it: a name may begin with its provider.
+    let (provider, model) = match (&args.provider, with_provider(&args.model)) {
+        (None, Some(of)) => of,
+        (provider, _) => (provider.as_deref().unwrap_or("openai"), args.model.as_str()),
+    };
+    let pong = ping(&config, provider, model, words, args.timeout).await;
+    let pong = pong.map_err(|why| match is_own(&config, model) && provider != model {
+        true => CliError::new(Code::Failed, format!("{provider} gives no answer")).cause(why).help(format!(
             "{0} is a provider, and the model of this program: `bosun llm ping {0} --provider {0}`",
-            args.model
+            model
         )),
-        false => refused(&args.provider, &why),
+        false => refused(provider, &why),
     })?;
     let millis = u64::try_from(pong.took.as_millis()).unwrap_or(u64::MAX);
     screen.object(
         "llm.ping",
-        json!({ "provider": args.provider, "model": pong.model, "said": pong.said, "took_ms": millis,
+        json!({ "provider": provider, "model": pong.model, "said": pong.said, "took_ms": millis,
             "usage": pong.usage, "cost": pong.cost }),
     );
-    screen.field("model", format!("{} of {}", pong.model, args.provider));
+    screen.field("model", format!("{} of {provider}", pong.model));
     screen.field("said", pong.said.lines().next().unwrap_or_default());
     screen.field("took", format!("{millis} ms"));
     let count = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), |tokens| tokens.to_string());

@@ -24,7 +24,7 @@ use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{
     AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, OutputSchema, StopReason as ModelStop, ToolCall,
-    ToolSpec,
+    ToolSpec, with_provider,
 };
 use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
 use crate::supervisor::core::account::SPENT;
@@ -35,8 +35,6 @@ use crate::supervisor::prompts::steady;
 use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{SupervisorSpec, ViaModel};
 
-/// Those that the name of a model may begin with.
-const PROVIDERS: [&str; 3] = ["openai", "anthropic", "schema"];
 /// The provider of a spec that names none.
 const PROVIDER: &str = "openai";
 /// How often one request is tried before its failure counts.
@@ -68,8 +66,8 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSett
         .or_else(|| CallContext::of(call).model)
         .ok_or_else(|| CarryRefusal::NoModel(call.agent.clone().unwrap_or_else(|| call.key.to_string())))?;
     // A name may begin with the provider, as in supyagent's files: `anthropic/claude`. Beside a provider it is that one's own.
-    let (provider, model) = match (provider, name.split_once('/')) {
-        (None, Some((first, rest))) if PROVIDERS.contains(&first) => (first.to_owned(), rest.to_owned()),
+    let (provider, model) = match (provider, with_provider(&name)) {
+        (None, Some((first, rest))) => (first.to_owned(), rest.to_owned()),
         (provider, _) => (provider.unwrap_or_else(|| PROVIDER.to_owned()), name),
     };
     Ok(ModelSettings {

@@ -138,6 +138,31 @@ fn calls_that_are_mixed_are_put_together_by_index() {
     assert_eq!((response.stop, response.usage.output), (StopReason::ToolCalls, Some(2)));
 }
 
+/// Some servers leave the index out, or give every call the same: an id of its own begins another call.
+#[test]
+fn calls_without_an_index_of_their_own_are_told_apart_by_their_ids() {
+    let delta = |calls: Value| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let whole = |id: &str, name: &str, arguments: &str| json!({"id": id, "function": {"name": name, "arguments": arguments}});
+    let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+    for index in [None, Some(0)] {
+        let of = |mut call: Value| {
+            if let Some(index) = index {
+                call["index"] = index.into();
+            }
+            delta(json!([call]))
+        };
+        let pieces = [
+            of(whole("a", "wipe", "")),
+            of(whole("b", "count", "{\"w\":")),
+            of(json!({"function": {"arguments": "1}"}})),
+            end.clone(),
+        ];
+        let calls = fold(&pieces).unwrap().said.tool_calls;
+        let told: Vec<_> = calls.iter().map(|call| (call.id.as_str(), call.name.as_str(), &call.arguments)).collect();
+        assert_eq!(told, [("a", "wipe", &json!({})), ("b", "count", &json!({"w": 1}))], "{index:?}");
+    }
+}
+
 #[test]
 fn a_stream_without_its_end_is_cut() {
     let error = fold(&[json!({"choices": [{"delta": {"content": "half"}}]})]).unwrap_err();
