@@ -293,6 +293,14 @@ fn a_key_of_another_request_is_refused() {
         whole["id"] = asked["approvals"][0]["id"].clone();
         api.ask("POST", "workflows/story/answers", Some(&whole), &["Idempotency-Key: answer 1"])
     };
+    let hold = |verb: &str, key: &str| {
+        let key = format!("Idempotency-Key: {key}");
+        api.ask("POST", &format!("workflows/story/{verb}"), Some(&json!({})), &[&key])
+    };
+    assert_eq!(hold("pause", "hold").0, 200);
+    assert_eq!(hold("pause", "hold").0, 200, "the same again");
+    reused(hold("resume", "hold"), &["name"]);
+    assert_eq!(hold("resume", "on").0, 200);
     let yes = json!({ "approved": true, "comment": "go" });
     assert_eq!(answer(&yes).0, 202);
     api.until("workflows/story/result?wait=5s", |seen| seen["status"] == "Completed");

@@ -291,6 +291,12 @@ fn a_schedule_is_not_ended_as_a_run_is() {
         assert_eq!(answer.status, 409, "{answer:?}");
         assert!(String::from_utf8_lossy(&answer.body).contains("is_schedule"), "{answer:?}");
     }
+    // Nor does it go back: it would start again what it has started.
+    let refused = run(&data, &["reset", "schedule:nightly", "--to", "first-turn", "--yes"]);
+    assert!(!refused.status.success() && said(&refused).contains("is not reset"), "{}", said(&refused));
+    let path = "/api/v1/workflows/schedule%3Anightly/reset";
+    let answer = http.request("POST", path, Some(br#"{"to":"first-turn"}"#)).unwrap();
+    assert_eq!(answer.status, 409, "{answer:?}");
     let conflict = ["-w", "schedule:nightly", "--id-conflict-policy", "terminate-existing"];
     let steps = ["kitchen-sink", "--input", r#"{"steps":[]}"#];
     for (verb, more) in [("start", [].as_slice()), ("signal-with-start", &["--signal-name", "x"])] {

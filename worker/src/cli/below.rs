@@ -1,10 +1,11 @@
 //! The runs below a run: the children it started, and theirs.
 //!
 //! Invariant: only children of the very run are found, and those that it waits for although an earlier run started them; not
-//! those of an earlier run of the same id, unless that is a supervisor that goes on in this one; what is left out because there is
-//! too much of it (earlier runs, children) is said. It reads the index of runs and asks no workflow.
+//! those of an earlier run of the same id, unless that is a supervisor that goes on in this one; of one that was reset only the
+//! run that stands, which has what it kept of the other; what is left out because there is too much of it (earlier runs,
+//! children) is said. It reads the index of runs and asks no workflow.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::*;
 
@@ -25,6 +26,15 @@ pub(crate) struct RunTree {
     pub runs: Vec<ChildRun>,
     /// There are more than were looked at.
     pub cut: bool,
+}
+
+impl RunTree {
+    /// Without runs that were looked through for what they have left to the runs in their places, which are there instead.
+    fn only_standing(&mut self, resets: &BTreeMap<RunId, RunId>) {
+        let there: BTreeSet<RunId> = self.runs.iter().filter_map(|run| run.target.run_id).collect();
+        let stands = |run: RunId| resets.get(&run).is_none_or(|next| !there.contains(next));
+        self.runs.retain(|run| run.target.run_id.is_none_or(stands));
+    }
 }
 
 pub(crate) struct ChildRun {
@@ -51,7 +61,11 @@ pub(crate) async fn below(
     let mut seen: BTreeSet<RunId> = below.runs.iter().filter_map(|run| run.target.run_id).collect();
     let mut waits_for: Vec<RunId> = waits_for.into_iter().filter_map(|child| child.run_id).collect();
     let (mut next, mut full) = (0, false);
-    let goes_on_in = |rows: &[RunInfo]| rows.iter().filter_map(after_reset).collect::<Vec<RunId>>();
+    let mut resets: BTreeMap<RunId, RunId> = BTreeMap::new();
+    let mut goes_on_in = |rows: &[RunInfo]| {
+        let next = rows.iter().filter_map(|row| Some((row.run_id, after_reset(row)?)));
+        next.inspect(|(run, next)| _ = resets.insert(*run, *next)).map(|(_, next)| next).collect::<Vec<RunId>>()
+    };
     while !full {
         if next == below.runs.len() {
             // A reset run goes on with children that name the run before it as the one above them.
@@ -78,6 +92,7 @@ pub(crate) async fn below(
         below.runs.extend(children.iter().filter(|child| seen.insert(child.run_id)).map(found));
     }
     below.cut |= full;
+    below.only_standing(&resets);
     Ok(below)
 }
 
@@ -203,7 +218,7 @@ mod tests {
         fake.runs.push(now);
         let found = below(&fake, Target::run("long".into(), run_id(0)), |_| true).await.unwrap();
         let runs: Vec<_> = found.runs.iter().map(|run| (run.target.run_id, run.open)).collect();
-        assert_eq!(runs, [(Some(run_id(0)), true), (Some(run_id(1)), false), (Some(run_id(2)), true)]);
+        assert_eq!(runs, [(Some(run_id(0)), true), (Some(run_id(2)), true)]);
     }
 
     /// It may have gone on for years: what is left out is said, and what is below the run itself is found all the same.
