@@ -121,6 +121,7 @@ impl From<CallError> for Problem {
         match why {
             CallError::Rejected(rejection) => rejection.into(),
             CallError::Refused { status: 403, code, message } => Problem::new(StatusCode::FORBIDDEN, &code, message),
+            CallError::Refused { status: 409, code, message } => Problem::new(StatusCode::CONFLICT, &code, message),
             // Only when a worker serves a backend that is itself attached to another worker.
             other @ (CallError::Unreachable { .. }
             | CallError::Unproven { .. }

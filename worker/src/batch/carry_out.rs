@@ -225,7 +225,8 @@ async fn touch(
             let done = again && has_done(caller, &to, &because.reason).await?;
             Ok(if done { Touched::Done } else { Touched::Skipped(why.to_string()) })
         }
-        Err(why @ (CallError::Rejected(_) | CallError::Refused { .. })) => Ok(Touched::Failed(why.to_string())),
+        Err(CallError::Refused { message, .. }) => Ok(Touched::Failed(message)),
+        Err(why @ CallError::Rejected(_)) => Ok(Touched::Failed(why.to_string())),
         Err(why) => Err(passing(why)),
     }
 }

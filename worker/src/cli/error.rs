@@ -162,6 +162,12 @@ impl From<CallError> for CliError {
             CallError::Refused { status: 403, message, .. } => CliError::new(Code::Forbidden, message),
             why @ CallError::Unauthorized { .. } => CliError::new(Code::Unauthorized, why.to_string())
                 .help("name the worker's token file with --token-file or BOSUN_TOKEN_FILE"),
+            // What it is says why, wherever it was asked.
+            CallError::Refused { status: 409, code, message }
+                if ["is_schedule", "is_batch"].contains(&code.as_str()) =>
+            {
+                CliError::new(Code::Invalid, message)
+            }
             CallError::Refused { code, message, .. } if code == PAYLOAD_STORE_CODE => {
                 CliError::new(Code::PayloadNotHad, message)
             }
