@@ -100,7 +100,13 @@ pub(super) fn output(said: &Value, charge: ModelCharge, input: &Value) -> Payloa
         _ if is_message => said["content"].as_str().unwrap_or_default().to_owned(),
         other => other.to_string(),
     };
-    let stop = if calls.is_empty() { "end" } else { "tool_calls" };
+    // A provider's word for why it said no more: `length`, `refusal`, or one of its own.
+    let stop = match said.get("stop").and_then(Value::as_str).filter(|_| is_message) {
+        Some(stop @ ("end" | "tool_calls" | "length" | "refusal")) => json!(stop),
+        Some(other) => json!({ "other": other }),
+        None if calls.is_empty() => json!("end"),
+        None => json!("tool_calls"),
+    };
     let response = json!({ "said": { "content": content, "tool_calls": calls }, "stop": stop,
         "usage": { "input": charge.input, "output": charge.output }, "model": "scene" });
     let schema = input.pointer("/request/schema").filter(|schema| !schema.is_null());

@@ -148,7 +148,8 @@ impl SupervisorRun {
                 let mut options =
                     self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 // Who has a time of its own has it for all of its attempts together.
-                options.schedule_to_close = work::own_time_of(&self.resolved.spec, &call).filter(|time| !time.is_zero());
+                options.schedule_to_close =
+                    work::own_time_of(&self.resolved.spec, &call).filter(|time| !time.is_zero());
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }

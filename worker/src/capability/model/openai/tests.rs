@@ -142,7 +142,8 @@ fn calls_that_are_mixed_are_put_together_by_index() {
 #[test]
 fn calls_without_an_index_of_their_own_are_told_apart_by_their_ids() {
     let delta = |calls: Value| json!({"choices": [{"delta": {"tool_calls": calls}}]});
-    let whole = |id: &str, name: &str, arguments: &str| json!({"id": id, "function": {"name": name, "arguments": arguments}});
+    let whole =
+        |id: &str, name: &str, arguments: &str| json!({"id": id, "function": {"name": name, "arguments": arguments}});
     let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
     for index in [None, Some(0)] {
         let of = |mut call: Value| {
