@@ -174,7 +174,7 @@ impl Graph {
 
     /// A selecting run ends as it stands, without error of its own (PDT-03).
     pub(super) fn stop(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        if let Some(why) = self.undecided.take() {
+        if let Some(why) = &self.undecided {
             self.errors.push(format!("Nothing more was decided. The last decision was not understood: {why}"));
         }
         self.finish(gates, out);

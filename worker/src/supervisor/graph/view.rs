@@ -157,7 +157,10 @@ impl Graph {
             TaskStatus::NeedsRevision => {
                 words().map_or("rejected".to_owned(), |said| format!("rejected: {}", said.text))
             }
-            _ => self.why_not(&task.id).unwrap_or_else(|| "nobody began it".to_owned()),
+            _ => self.why_not(&task.id).unwrap_or_else(|| match &self.undecided {
+                Some(why) => format!("nobody began it, for the last decision was not understood: {why}"),
+                None => "nobody began it".to_owned(),
+            }),
         }
     }
 
