@@ -54,7 +54,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["replay", "check", "--query", "Status = 'Running'", "--open"], 2, &["`Status` is no field", "ExecutionStatus"]),
     (&["migrate", "--query", "Status = 'Running'", "--to-data", "other", "--dry-run"], 2, &["`Status` is no field"]),
     (&["store", "gc", "--address", "http://127.0.0.1:1"], 2, &["not over --address", "with --data"]),
-    (&["list", "--address="], 2, &["a value is required for '--address <URL>'"]),
+    (&["list", "--address="], 2, &["--address <URL>", "a value is needed"]),
     (&["activity", "describe", "waits", "1", "--reason", "x"], 2, &["unexpected argument '--reason'"]),
     (&["list", "--query", "ExecutionStatus = 'Runing'"], 2, &["Runing", "Running"]),
     (&["list", "--cursor", "x"], 2, &["take the `next_cursor` of the page before"]),

@@ -251,12 +251,12 @@ impl BudgetLedger {
             self.settle(key, Bill { amount, unknown });
         }
     }
-    /// Attempts of a call of a model that were cut, and that another one followed: each was a call, and may have taken what is
-    /// held for the last one, which stays held.
+    /// Attempts of a call of a model that were cut, and that another one followed: each may have taken what is held for the
+    /// call. It is the same step all the same, and what is held stays held.
     pub fn count_cut(&mut self, key: u64, model: &str, times: u32, priced: bool) {
         let Some(held) = self.held.get(&key).copied() else { return };
         for _ in 0..times {
-            self.held.insert(key, held);
+            self.held.insert(key, Amount { steps: 0, ..held });
             self.settle_lost_model(key, model, priced);
         }
         self.held.insert(key, held);

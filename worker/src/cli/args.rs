@@ -5,7 +5,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
@@ -29,6 +28,31 @@ pub struct Cli {
 /// The data directory where a command names none.
 pub(super) const DATA_DEFAULT: &str = ".bosun";
 
+/// A variable that is empty is not set; an option that is typed needs a value.
+fn typed(text: &str, variable: &str) -> Result<String, String> {
+    match text.is_empty() && std::env::var_os(variable).is_none_or(|value| !value.is_empty()) {
+        true => Err("a value is needed".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+fn of_address(text: &str) -> Result<String, String> {
+    typed(text, "BOSUN_ADDRESS")
+}
+
+fn of_cluster(text: &str) -> Result<String, String> {
+    typed(text, "BOSUN_TEMPORAL")
+}
+
+impl Global {
+    /// Without what a variable says that is empty.
+    pub(super) fn without_empty(mut self) -> Global {
+        self.address = self.address.filter(|address| !address.is_empty());
+        self.temporal = self.temporal.filter(|cluster| !cluster.is_empty());
+        self
+    }
+}
+
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
@@ -36,12 +60,12 @@ pub struct Global {
     #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
     /// The control API of a worker, for example http://127.0.0.1:8233; without it, DIR/worker.json says where it is.
-    #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL", value_parser = of_address)]
     pub address: Option<String>,
     /// Use a Temporal cluster at HOST:PORT instead of a data directory; `env` takes the address from the TEMPORAL_*
     /// variables and temporal.toml.
     #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address",
-        value_parser = NonEmptyStringValueParser::new())]
+        value_parser = of_cluster)]
     pub temporal: Option<String>,
     /// Where to find the API key of the cluster: env:NAME, file:/path or cmd:program arguments. It takes precedence over
     /// TEMPORAL_API_KEY.

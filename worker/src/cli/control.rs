@@ -55,7 +55,7 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
         may_be_ended(&*cx.backend, &target).await.map_err(|why| is_schedule(&why))?;
     }
     let because = cx.because(args.reason.as_deref());
-    let to = target.clone();
+    let mut to = target.clone();
     // A shortcut may mean another run than was thought: it is asked for by its whole name.
     if matches!(verb, ControlVerb::Terminate | ControlVerb::Delete)
         || verb == ControlVerb::Cancel && !is_whole(&args.run, &target)
@@ -64,7 +64,7 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
             DEFAULT_NAMESPACE => String::new(),
             other => format!(" of the namespace {other}"),
         };
-        let run = if verb == ControlVerb::Delete { one_of_several(cx, &target).await? } else { String::new() };
+        let run = if verb == ControlVerb::Delete { one_of_several(cx, &mut to).await? } else { String::new() };
         cx.confirm(&format!("{word} {}{place}{run}", target.workflow_id))?;
     }
     match verb {
@@ -90,14 +90,15 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
     Ok(Exit::Ok)
 }
 
-/// Which run is meant, where its workflow id has had others: those stay.
-async fn one_of_several(cx: &Context, target: &Target) -> Result<String, CliError> {
+/// Which run is meant, where its workflow id has had others: those stay, also one that begins before somebody has said yes.
+async fn one_of_several(cx: &Context, target: &mut Target) -> Result<String, CliError> {
     let (id, namespace) = (literal(target.workflow_id.as_str()), literal(target.namespace.as_str()));
     let query = format!("WorkflowId = {id} AND Namespace = {namespace}");
     if cx.backend.list(ListRequest { query, limit: 2 }).await?.len() < 2 {
         return Ok(String::new());
     }
     let run = cx.backend.describe(target.clone()).await?.info.run_id;
+    target.run_id = Some(run);
     Ok(format!(" (its run {run}; it has others)"))
 }
 

@@ -251,7 +251,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     let command = program.face.dress(Cli::command());
     let command = if loaded.refused().is_none() { loaded.defaults_of(command) } else { command };
     let cli = match command.try_get_matches_from(args.iter().cloned()).and_then(|matches| args::of_matches(&matches)) {
-        Ok(cli) => cli,
+        Ok(cli) => Cli { global: cli.global.without_empty(), ..cli },
         Err(mut why) => {
             suggest_nothing_destructive(&mut why);
             return unprinted::print_help(&slip::explained(why, &args));

@@ -76,7 +76,7 @@ pub(super) async fn without_an_engine(
 ) -> Result<Result<Exit, CliError>, StoreVerb> {
     let data = &global.data;
     if matches!(verb, StoreVerb::Compact { .. } | StoreVerb::Gc) && global.address.is_some() {
-        let why = "a store is rewritten where the data directory is, not over --address";
+        let why = "a store is rewritten where the data directory is, not over --address (or BOSUN_ADDRESS)";
         return Ok(Err(CliError::usage(why).help("run it on the worker's machine, with --data, while no worker runs")));
     }
     // Of the others the engine decides, or they read a directory that is named, and write a new one.
@@ -144,7 +144,8 @@ pub(super) async fn verify_damaged(
     report["ok"] = Value::Bool(false);
     report["findings"] = Value::Array(vec![Value::String(why.message)]);
     print(screen, "store.verify", &report);
-    screen.next(&format!("bosun store salvage {} --to NEW, or bosun worker run --on-damage isolate", path_word(data)));
+    screen.next(&format!("bosun store salvage {} --to NEW", path_word(data)));
+    screen.next("bosun worker run --on-damage isolate");
     Ok(Exit::HistoryUnreadable)
 }
 

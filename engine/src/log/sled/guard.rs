@@ -58,8 +58,8 @@ pub(super) fn flush(db: &Db) -> Result<(), Error> {
     let look = move || {
         while over.recv_timeout(LOOKED_AT) == Err(RecvTimeoutError::Timeout) {
             if db.context.global_error().is_err() {
-                // It ends at once with that failure, and wakes whoever waits.
-                _ = db.flush();
+                // It ends at once with that failure, and wakes whoever waits. `flush` would wait for a lock that a batch may hold.
+                _ = db.context.pagecache.log.make_stable(i64::MAX);
             }
         }
     };

@@ -103,10 +103,6 @@ pub async fn update_activity(me: AuthorizedCaller, at: RequestTarget, headers: H
         retry_now: members.typed("retry_now").unwrap_or(false),
     };
     let reason = members.text("reason").unwrap_or_default();
-    if update == ActivityUpdate::default() && !members.is_wrong() {
-        members
-            .wrong("retry_now", "say what is to change: `retry_now`, `reset`, or an option such as `start_to_close`");
-    }
     members.done()?;
     let because = Attribution { reason, identity: None, request_id: request_id(&headers)? };
     me.backend.update_activity(at.target, activity, ActivityAsked { update, because }).await?;

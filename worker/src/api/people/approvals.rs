@@ -60,7 +60,8 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
     if seen.as_deref().is_some_and(|seen| !is_seen(seen)) {
         return Err(Problem::bad_request("seen: it is not what an answer gave: 16 digits and letters from a to f"));
     }
-    if let Some(unknown) = unknown_field(&me.backend, &query).await? {
+    let unknown = unknown_field(&me.backend, &query).await?;
+    if let Some(unknown) = unknown.filter(|unknown| wait.is_none() || unknown.is_misspelt()) {
         return Err(unknown.into());
     }
     let until = wait_of(wait)?.map(|wait| Instant::now() + wait);

@@ -32,6 +32,12 @@ impl UnknownField {
         format!("list filter {query:?} is invalid: `{name}` is no field, and no run has such a search attribute{near}")
     }
 
+    /// Whether it looks like a field that is written otherwise. Of what will be, another name may be an attribute of a run that
+    /// nobody has started yet.
+    pub(crate) fn is_misspelt(&self) -> bool {
+        crate::supervisor::fields::similar(self.name.as_str(), &Filter::builtin_fields().collect::<Vec<_>>()).is_some()
+    }
+
     /// What there is.
     pub(crate) fn known(&self) -> String {
         let fields: Vec<&str> = Filter::builtin_fields().collect();

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::handlers::Answer;
-use super::known::unknown_field;
+use super::known::{UnknownField, unknown_field};
 use super::pages::parse;
 use super::view;
 use crate::backend::{Backend, CallError};
@@ -103,7 +103,7 @@ pub async fn events(me: AuthorizedCaller, headers: HeaderMap, uri: Uri) -> Answe
     let last: Option<StreamPlace> = last_id(&headers)?;
     // Whoever comes back was told already.
     if last.is_none()
-        && let Some(unknown) = unknown_field(&me.backend, &query).await?
+        && let Some(unknown) = unknown_field(&me.backend, &query).await?.filter(UnknownField::is_misspelt)
     {
         return Err(unknown.into());
     }

@@ -194,8 +194,10 @@ impl CompletionStream {
         // Servers that send every call in one piece sometimes leave the index out.
         let index = delta.get("index").and_then(Value::as_u64).unwrap_or(place as u64);
         let id = text(delta, "id");
-        // The last one of this index goes on, unless the piece names another call: some servers give every call the same.
-        let is_of = |call: &Partial| id.is_empty() || call.id.is_empty() || call.id == id;
+        // The last one of this index goes on, unless the piece names another call: some servers give every call the same index,
+        // and some give every piece an id of its own.
+        let is_named = delta.pointer("/function/name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+        let is_of = |call: &Partial| id.is_empty() || call.id.is_empty() || call.id == id || !is_named;
         let open = self.calls.iter().rposition(|(at, _)| *at == index).filter(|at| is_of(&self.calls[*at].1));
         if open.is_none() && self.calls.len() >= TOOL_CALLS_MAX {
             return Err(malformed(format!("the answer has more than {TOOL_CALLS_MAX} tool calls")));

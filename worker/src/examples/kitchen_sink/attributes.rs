@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::interpret::wrong;
 use super::program::ProgramStep;
-use crate::filter_text::typed_text;
 
 fn named<'a>(step: &ProgramStep, value: &'a Value) -> Result<Vec<(FieldName, &'a Value)>, Failure> {
     let map = value.as_object().ok_or_else(|| wrong(step, format!("expected a mapping, found {value}")))?;
@@ -20,7 +19,7 @@ pub(super) fn attributes_of(step: &ProgramStep, value: &Value) -> Result<SearchA
         Some(match value {
             Value::Null => SearchValue::Unset,
             Value::Bool(value) => SearchValue::Bool(*value),
-            Value::String(text) => typed_text(text),
+            Value::String(text) => SearchValue::Keyword(text.clone()),
             Value::Number(number) => match number.as_i64() {
                 Some(number) => SearchValue::Int(number),
                 None => SearchValue::Float(number.as_f64()?),

@@ -136,7 +136,8 @@ fn back_messages(rules: &HandoffRules, supervisor: &Session, agent: &Session) ->
     let prefix = rules.prefix.strip_suffix("to_").unwrap_or(&rules.prefix);
     let name = format!("{prefix}back_to_{}", handoff_name(to));
     // The same in every run that goes the same way, so that recorded answers of models fit it.
-    let id = format!("call_back_{}", supervisor.messages.len());
+    let index = if let Home::Call { index, .. } = agent.home { index } else { 0 };
+    let id = format!("call_back_{}_{index}", supervisor.messages.len());
     let call = ToolCall { id, name, args: json!({}) };
     let mut said = Message::assistant(&agent.agent, format!("Transferring back to {to}"));
     said.tool_calls = vec![call.clone()];

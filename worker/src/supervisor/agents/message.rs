@@ -342,6 +342,7 @@ pub(crate) fn all_answered(messages: Vec<Message>) -> Vec<Message> {
                     open.remove(at);
                 }
             }
+            (MessageRole::Tool, None) => _ = (!open.is_empty()).then(|| open.remove(0)),
             _ => {
                 all.extend(open.drain(..).map(unanswered));
                 open.clone_from(&message.tool_calls);

@@ -68,7 +68,8 @@ impl Graph {
         for (id, planned) in again {
             is_another |= self.again(&id, planned, gates, out);
         }
-        self.plan.version = self.plan.version.max(version + u64::from(is_another));
+        // One revision is one version, however much of the plan it changes.
+        self.plan.version = version + u64::from(is_another || self.plan.version != version);
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
     }

@@ -374,7 +374,13 @@ impl Graph {
             None => may.iter().min_by_key(|task| task.position).map(|task| task.id.clone()).into_iter().collect(),
         };
         if let (None, false, Some(id)) = (named, next.is_empty(), chosen.first().cloned()) {
+            let older = !self.approved && !self.touched.is_empty();
             self.refine(&id, next, out);
+            if older {
+                // Nobody knows which one was meant; the controller is asked again.
+                self.in_cycle = false;
+                return;
+            }
         }
         self.chosen = chosen;
     }
@@ -383,7 +389,8 @@ impl Graph {
     fn refine(&mut self, id: &TaskId, words: &str, out: &mut Outbox) {
         let why = match () {
             () if self.approved => Some("the plan was approved as it is, and is carried out in its own words"),
-            () if self.touched.contains(id) => Some("a person has changed the sub-task since you were asked"),
+            // The words may be those of a sub-task as it was shown.
+            () if !self.touched.is_empty() => Some("a person has changed the plan since you were asked"),
             () => None,
         };
         if let Some(why) = why {

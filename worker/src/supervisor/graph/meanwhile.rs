@@ -7,7 +7,7 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{PlanOrigin, SkipReason};
+use crate::supervisor::model::PlanOrigin;
 
 /// How the words of a person begin on a board.
 pub(super) const PERSON_SAYS: &str = "A person says: ";
@@ -77,9 +77,7 @@ impl Graph {
     /// Only at the word of a person that is taken back.
     pub(super) fn stays_ended(&self, id: &TaskId, origin: PlanOrigin) -> bool {
         let Some(task) = self.task(id).filter(|task| task.status.is_terminal()) else { return false };
-        let denied = task.cancelled == Some(CancelReason::Requested)
-            || task.skipped == Some(SkipReason::ApprovalRejected)
-            || task.error.as_ref().is_some_and(|error| error.kind == rejected::APPROVAL_REJECTED);
+        let denied = task.ended_by_person && task.status != TaskStatus::Completed;
         origin == PlanOrigin::Replan && (self.touched.contains(id) || (denied && !self.at_their_word))
     }
 

@@ -366,6 +366,7 @@ impl Graph {
         if by == Actor::Human {
             self.touched.insert(id.clone());
         }
+        task.ended_by_person = to.is_terminal() && by == Actor::Human;
         if to.is_terminal() {
             task.ended_at = Some(out.now());
         }

@@ -276,6 +276,9 @@ pub struct Task {
     pub by_human: bool,
     /// A person has approved that it may run.
     pub approved: bool,
+    /// A person has ended it, whether by an act of their own or by a no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_by_person: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -328,6 +331,7 @@ impl Task {
             labels: BTreeSet::new(),
             by_human: false,
             approved: false,
+            ended_by_person: false,
             ended_at: None,
         }
     }

@@ -145,11 +145,7 @@ impl SupervisorRun {
                 self.account.begins_below(counted);
             }
             Carried::Model { input, timeout } => {
-                let mut options =
-                    self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
-                // Who has a time of its own has it for all of its attempts together.
-                options.schedule_to_close =
-                    work::own_time_of(&self.resolved.spec, &call).filter(|time| !time.is_zero());
+                let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }

@@ -155,7 +155,7 @@ fn calls_without_an_index_of_their_own_are_told_apart_by_their_ids() {
         let pieces = [
             of(whole("a", "wipe", "")),
             of(whole("b", "count", "{\"w\":")),
-            of(json!({"function": {"arguments": "1}"}})),
+            of(json!({"id": "of-this-piece", "function": {"arguments": "1}"}})),
             end.clone(),
         ];
         let calls = fold(&pieces).unwrap().said.tool_calls;
