@@ -384,24 +384,4 @@ impl Graph {
         }
         self.chosen = chosen;
     }
-
-    /// New words for a sub-task (CUG-42). What people have approved is done in the words that they saw (CUG-31).
-    fn refine(&mut self, id: &TaskId, words: &str, out: &mut Outbox) {
-        let why = match () {
-            () if self.approved => Some("the plan was approved as it is, and is carried out in its own words"),
-            // The words may be those of a sub-task as it was shown.
-            () if !self.touched.is_empty() => Some("a person has changed the plan since you were asked"),
-            () => None,
-        };
-        if let Some(why) = why {
-            out.note(
-                NoteKind::ActionRefused,
-                json!({ "action": "refine", "task": id, "cycle": self.cycle, "why": why }),
-            );
-            return self.board_notes.push(format!("The new words for sub-task {id} were not taken: {why}"));
-        }
-        if let Some(task) = self.plan.tasks.get_mut(id) {
-            task.goal = words.to_owned();
-        }
-    }
 }

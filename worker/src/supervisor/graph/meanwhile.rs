@@ -73,6 +73,26 @@ impl Graph {
         (changes && self.touched.contains(&id)).then_some(id)
     }
 
+    /// New words for a sub-task (CUG-42). What people have approved is done in the words that they saw (CUG-31).
+    pub(super) fn refine(&mut self, id: &TaskId, words: &str, out: &mut Outbox) {
+        let why = match () {
+            () if self.approved => Some("the plan was approved as it is, and is carried out in its own words"),
+            // The words may be those of a sub-task as it was shown.
+            () if !self.touched.is_empty() => Some("a person has changed the plan since you were asked"),
+            () => None,
+        };
+        if let Some(why) = why {
+            out.note(
+                NoteKind::ActionRefused,
+                json!({ "action": "refine", "task": id, "cycle": self.cycle, "why": why }),
+            );
+            return self.board_notes.push(format!("The new words for sub-task {id} were not taken: {why}"));
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.goal = words.to_owned();
+        }
+    }
+
     /// Whether a planner leaves a task as it ended: a person has ended it while the plan was made, or said no to it before.
     /// Only at the word of a person that is taken back.
     pub(super) fn stays_ended(&self, id: &TaskId, origin: PlanOrigin) -> bool {
