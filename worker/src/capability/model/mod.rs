@@ -39,9 +39,9 @@ use std::sync::Arc;
 use bosun_engine::ActivityRegistry;
 
 pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput, options};
-#[doc(hidden)]
 pub(crate) use call::with_provider;
 pub use call::{Answering, Model, ModelCallContext, StreamToken, TokenSink};
+#[doc(hidden)]
 pub use call::{CallTag, NullSink, code};
 #[doc(hidden)]
 pub use cassette::{CallingRun, CassetteSession, Lives, Tape};
