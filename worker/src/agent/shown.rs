@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::transcript::{cut, cut_bytes, tokens};
+use super::transcript::{cut, cut_bytes};
 use crate::capability::http::HTTP;
 use crate::capability::mcp::{MCP, McpOutput};
+use crate::capability::model::tokens;
 use crate::capability::process::PROCESS;
 
 /// The headers that say something about the answer, and not about the moment or the connection.

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::spec::AgentSpec;
-use crate::capability::model::{AssistantMessage, Message};
+use crate::capability::model::{AssistantMessage, Message, tokens};
 
 /// A message by its place. Numbers are those of activities and children (`Seq`) in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -206,11 +206,6 @@ fn cut_at(text: &str, bytes_max: u64) -> Option<(usize, String)> {
     }
     let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     Some((end, format!("\n[{} more bytes were cut off]", text.len() - end)))
-}
-
-/// An estimate: four bytes to a token, and a little for the message around it.
-pub fn tokens(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX).saturating_add(4)
 }
 
 pub fn said_tokens(said: &AssistantMessage) -> u32 {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::agent::ledger::{Amount, Bill, Resource, cost_by};
 use crate::agent::spec::Price;
-use crate::agent::transcript::tokens;
 use crate::agent::turn::CallState;
+use crate::capability::model::tokens;
 use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop, ToolCall};
 
 /// An answer with fewer tokens is of no use.

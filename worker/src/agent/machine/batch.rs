@@ -14,11 +14,12 @@ use crate::agent::grants::{CallPlan, CallingAgent};
 use crate::agent::ledger::{Amount, Bill, Resource};
 use crate::agent::shown::ShownResult;
 use crate::agent::spec::{Grant, ToolGrant};
-use crate::agent::transcript::{TranscriptItem, cut, tokens};
+use crate::agent::transcript::{TranscriptItem, cut};
 use crate::agent::turn::{
     CALLS_MAX, CallEvent, CallRefusal, FanOut, FittingArguments, ToolCalls, TurnCall, TurnHost, TurnPlan, WatchRules,
     call_hash, carry_on,
 };
+use crate::capability::model::tokens;
 use crate::capability::model::{Message, ToolCall};
 
 /// The calls of one answer: people are asked under an id, what is under way has a key, and an answer its estimate of tokens.

@@ -20,7 +20,7 @@ use super::conform::{ConformedAnswer, check, schema_problem};
 use super::prices::{Cost, ModelPrice};
 use super::{
     CallTag, ChatRequest, ChatResponse, ErrorClass, ModelCallContext, ModelError, OutputSchema, StreamToken, TokenSink,
-    Usage,
+    Usage, tokens,
 };
 
 /// The activity type.
@@ -105,16 +105,15 @@ impl ModelOutput {
         (calls, self.tokens().saturating_mul(calls), micros)
     }
 
-    /// About how many tokens an answer took that was not counted: four bytes to a token, and at least what was counted.
+    /// About how many tokens an answer took that was not counted, and at least what was counted.
     pub(crate) fn estimate(request: &ChatRequest, response: &ChatResponse) -> Option<u64> {
-        let about = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-        let size = |value: serde_json::Result<String>| value.map_or(0, |text| text.len());
+        let about = |value: serde_json::Result<String>| u64::from(tokens(value.map_or(0, |text| text.len())));
         let Usage { input, output, .. } = response.usage;
         if input.is_some() && output.is_some() {
             return None;
         }
-        let input = input.unwrap_or_else(|| about(size(serde_json::to_string(request))));
-        let output = output.unwrap_or_else(|| about(size(serde_json::to_string(&response.said))));
+        let input = input.unwrap_or_else(|| about(serde_json::to_string(request)));
+        let output = output.unwrap_or_else(|| about(serde_json::to_string(&response.said)));
         Some(input.saturating_add(output))
     }
 

@@ -166,6 +166,11 @@ pub enum StopReason {
     Other(String),
 }
 
+/// An estimate: four bytes to a token, and a little for the message around it.
+pub(crate) fn tokens(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX).saturating_add(4)
+}
+
 /// Tokens, as far as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -162,6 +162,24 @@ mod tests {
         assert!(is_unpriced(table().cost("p", "m", &answer("m", usage(u64::MAX, u64::MAX)))));
     }
 
+    /// What the spec says that a model costs stands in for a price that the table does not have, and never goes before one.
+    #[test]
+    fn another_price_stands_in_for_one_that_is_not_known() {
+        let spec: ModelPrice = serde_json::from_value(json!({"input": 1_000_000_000, "output": 0})).unwrap();
+        let cost = |model: &str, usage| {
+            let answer = answer(model, usage);
+            table().cost("p", model, &answer).or_by(Some(&spec), &answer)
+        };
+        assert_eq!(cost("other", usage(2_000, 7)), Cost::Micros(2_000_000));
+        assert_eq!(cost("m", usage(1_000, 100)), Cost::Micros(3_000 + 1_500));
+        assert!(
+            matches!(cost("other", Usage::default()), Cost::Unpriced(_)),
+            "tokens that nobody counted have no price"
+        );
+        let answer = answer("other", usage(1, 1));
+        assert!(matches!(table().cost("p", "other", &answer).or_by(None, &answer), Cost::Unpriced(_)));
+    }
+
     #[test]
     fn names_are_found_with_provider_and_without_date() {
         let cost = |provider, asked, answered| table().cost(provider, asked, &answer(answered, usage(1_000_000, 0)));

@@ -8,6 +8,7 @@ use serde_json::{Map, json};
 
 use super::answers::answered;
 use super::execute::Unclaimed;
+use super::view::with_error;
 use super::*;
 use crate::supervisor::model::SupervisorFeedback;
 use crate::supervisor::spec::OnIdle;
@@ -282,11 +283,8 @@ impl Graph {
         self.cycle += 1;
         self.board_shown();
         let view = |task: &Task| {
-            let mut shown = json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
-            if let Some(error) = &task.error {
-                shown["error"] = error.message.as_str().into();
-            }
-            shown
+            let shown = json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
+            with_error(shown, task)
         };
         let subtasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
         let mut variables: Map<String, Value> = self.variables();

@@ -7,6 +7,7 @@ use serde_json::{Map, json};
 
 use super::answers::answered;
 use super::spellings::said_once;
+use super::view::with_error;
 use super::*;
 use crate::supervisor::model::SkipReason;
 
@@ -27,11 +28,8 @@ impl Graph {
         self.board_shown();
         let view = |task: &Task| {
             let result = Self::standing_result(task);
-            let mut shown = json!({ "status": task.status, "result": result, "goal": task.goal });
-            if let Some(error) = &task.error {
-                shown["error"] = error.message.as_str().into();
-            }
-            (task.id.to_string(), shown)
+            let shown = json!({ "status": task.status, "result": result, "goal": task.goal });
+            (task.id.to_string(), with_error(shown, task))
         };
         let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
         let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });

@@ -6,6 +6,7 @@
 use serde_json::json;
 
 use super::anew::add_to;
+use super::view::with_error;
 use super::*;
 use crate::supervisor::model::PlanOrigin;
 use crate::supervisor::model::PlanStrategy;
@@ -320,13 +321,10 @@ impl Graph {
 
 /// A task as its planner sees it.
 fn shown(task: &Task) -> Value {
-    let mut shown = json!({
+    let shown = json!({
         "id": task.id, "goal": task.goal, "status": task.status, "feedback": task.open_feedback(), "result": task.result,
     });
-    if let Some(error) = &task.error {
-        shown["error"] = error.message.as_str().into();
-    }
-    shown
+    with_error(shown, task)
 }
 
 /// SHN-40: by position, where the planner gave roles; a place without one has the role that the run was given.

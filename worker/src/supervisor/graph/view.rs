@@ -38,6 +38,14 @@ pub struct WhyNotRunning {
     pub reasons: Vec<String>,
 }
 
+/// A task as it is shown, with what went wrong with it.
+pub(super) fn with_error(mut shown: Value, task: &Task) -> Value {
+    if let Some(error) = &task.error {
+        shown["error"] = error.message.as_str().into();
+    }
+    shown
+}
+
 impl Graph {
     pub fn board_line(&self, task: &Task) -> TaskBoardLine {
         let last = task.last_verdict();

@@ -83,6 +83,24 @@ async fn a_model_of_this_program_costs_nothing_and_an_unknown_one_is_unpriced() 
     assert_eq!(output.cost, Cost::Unpriced("no price for p/unheard-of".into()));
 }
 
+/// Operate §3.1: tokens that a provider does not count are unknown, and not 0; what it does not count, a price of the spec
+/// cannot pay.
+#[tokio::test]
+async fn tokens_that_were_not_counted_are_estimated() {
+    let counted = Usage { input: Some(70), output: Some(7), ..Usage::default() };
+    for (usage, all) in [(counted, Some(77)), (Usage { output: None, ..counted }, None), (Usage::default(), None)] {
+        let response = ChatResponse { model: "unheard-of".into(), usage, ..mock::says(&"word ".repeat(400)) };
+        let (_mock, config) = mocked(response).await;
+        let price = serde_json::from_value(serde_json::json!({ "input": 1_000_000, "output": 2_000_000 })).unwrap();
+        let input = ModelInput { price: Some(price), ..ModelInput::new("p", request("unheard-of")) };
+        let output = run_with(config, input).await.unwrap();
+        match all {
+            Some(all) => assert_eq!((output.paid(), output.estimated), ((1, all, Some(84)), None)),
+            None => assert!(output.paid().1 > 500 && output.paid().2.is_none(), "{:?}", output.paid()),
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_class_of_error_is_a_type_of_failure() {
     for (answer, failure_type, is_final) in [
