@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bosun_engine::{Event, EventId, Payload, RequestId, RunResult, SignalName, SignalRequest, StartWorkflow, Started};
 use bosun_worker::api::handlers::StartAnswer;
@@ -18,6 +18,8 @@ const EXACTLY: &str = "Accept: application/vnd.bosun+json";
 
 /// The largest answer read, so that a broken worker cannot fill the memory of the tests.
 const BODY_MAX: u64 = 64 << 20;
+/// The longest that an answer in chunks takes: more than any wait of the API.
+const ANSWER_MAX: Duration = Duration::from_mins(2);
 
 /// Where a worker answers, and its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +175,7 @@ fn read_answer(from: &mut impl BufRead) -> io::Result<(Answer, bool)> {
     }
     let mut body = Vec::new();
     if chunked {
-        read_chunks(from, &mut body)?;
+        read_chunks(from, &mut body, Instant::now() + ANSWER_MAX)?;
     } else if let Some(length) = length {
         read_exactly(from, length, &mut body)?;
     } else if status != 204 && status != 304 {
@@ -183,8 +185,14 @@ fn read_answer(from: &mut impl BufRead) -> io::Result<(Answer, bool)> {
     Ok((Answer { status, body }, keep))
 }
 
-fn read_chunks(from: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {
+fn read_chunks(from: &mut impl BufRead, body: &mut Vec<u8>, until: Instant) -> io::Result<()> {
     loop {
+        // An event stream that nobody meant to get says something all the time, so that no single read takes too long.
+        if Instant::now() > until {
+            let had = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+            let why = format!("an answer without an end in {ANSWER_MAX:?}: {had}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
         let line = read_line(from)?;
         let digits = line.split(';').next().unwrap_or_default().trim();
         let length = u64::from_str_radix(digits, 16)

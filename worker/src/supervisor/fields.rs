@@ -184,22 +184,23 @@ pub(crate) fn similar<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     if letters < 2 {
         return None;
     }
+    let known: Vec<(String, &str)> = known.iter().map(|name| (name.to_lowercase(), *name)).collect();
     let within = |most: usize| {
-        let close = known.iter().map(|name| (distance(&text, &name.to_lowercase()), *name));
+        let close = known.iter().map(|(lower, name)| (distance(&text, lower), *name));
         close.filter(|(steps, _)| *steps <= most).min_by_key(|(steps, _)| *steps).map(|(_, name)| name)
     };
     let shared = |name: &str| name.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
     let common = || {
-        let has_part = |name: &&&str| name.contains(&text) || shared(name) >= 4;
+        let has_part = |(name, _): &&(String, &str)| name.contains(&text) || shared(name) >= 4;
         let affix = |name: &str| name.ends_with(&text) || name.starts_with(&text);
-        let weight = |name: &&&str| if affix(name) { (true, 0) } else { (false, shared(name)) };
-        known.iter().rev().filter(has_part).max_by_key(weight).copied()
+        let weight = |(name, _): &&(String, &str)| if affix(name) { (true, 0) } else { (false, shared(name)) };
+        known.iter().rev().filter(has_part).max_by_key(weight).map(|(_, name)| *name)
     };
     within((letters / 4).max(1)).or_else(common).or_else(|| within(1 + letters / 4))
 }
 
 /// How many letters must be changed, added or left out, or two neighbours swapped.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
     for i in 1..=a.len() {
@@ -239,6 +240,7 @@ mod tests {
         assert_eq!(similar("dmp", &["load", "dump"]), Some("dump"));
         assert_eq!(similar("vai", &["name", "via"]), Some("via"));
         assert_eq!(similar("excute_worker", &["plan", "execute_worker"]), Some("execute_worker"));
+        assert_eq!(similar("Status", &["WorkflowId", "ExecutionStatus"]), Some("ExecutionStatus"));
         assert_eq!(similar("greet", &["plan", "review"]), None);
     }
 

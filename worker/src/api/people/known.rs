@@ -10,6 +10,7 @@ use bosun_engine::*;
 
 use super::super::problem::Problem;
 use crate::backend::{Backend, CallError, Reply};
+use crate::supervisor::fields::{distance, similar};
 
 /// The newest runs, whose search attributes are named to who asks for an unknown one.
 const NAMED_BY: usize = 1_000;
@@ -27,15 +28,18 @@ impl UnknownField {
         let UnknownField { query, name, attributes } = self;
         let mut all: Vec<&str> = Filter::builtin_fields().collect();
         all.extend(attributes.iter().map(FieldName::as_str));
-        let near = crate::supervisor::fields::similar(name, &all);
+        let near = similar(name, &all);
         let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
         format!("list filter {query:?} is invalid: `{name}` is no field, and no run has such a search attribute{near}")
     }
 
-    /// Whether it looks like a field that is written otherwise. Of what will be, another name may be an attribute of a run that
-    /// nobody has started yet.
+    /// Whether it looks like a field that is written otherwise, as `Status` for `ExecutionStatus`. Of what will be, another
+    /// name may be an attribute of a run that nobody has started yet.
     pub(crate) fn is_misspelt(&self) -> bool {
-        crate::supervisor::fields::similar(self.name.as_str(), &Filter::builtin_fields().collect::<Vec<_>>()).is_some()
+        let name = self.name.to_lowercase();
+        Filter::builtin_fields()
+            .map(str::to_lowercase)
+            .any(|field| field.ends_with(&name) || distance(&name, &field) <= 1 + name.chars().count() / 4)
     }
 
     /// What there is.
