@@ -44,7 +44,7 @@ impl ClosedDirectory {
         }
         let opened = StoreReader::open(&data)
             .and_then(|log| Journal::open(Arc::new(log), JournalOptions { codec, ..JournalOptions::default() }));
-        opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(&data, why))
+        opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(why))
     }
 
     /// Reads on a thread that may wait for the disk.

@@ -170,7 +170,7 @@ impl Registries {
         if let Some(file) = epoch.as_ref().filter(|_| is_store(&data)) {
             store_work::compares_nothing(file, !looks);
         }
-        let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(&data, why))?;
+        let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(why))?;
         let epoch = epoch.map(|file| (file, log.clone()));
         if let Some((file, log)) = epoch.as_ref().filter(|_| looks) {
             store_work::warn_of_older(file, &data, &**log);
@@ -213,7 +213,7 @@ impl Registries {
                 }
                 Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics, holds: HoldMemory::default() }))
             }
-            Err(StartError::Storage(why)) => Err(open_error(&data, why)),
+            Err(StartError::Storage(why)) => Err(open_error(why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
                 Err(OpenError::Failed(why.to_string()))
             }

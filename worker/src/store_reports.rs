@@ -147,9 +147,9 @@ pub(crate) fn key_error(why: &AtRestError) -> OpenError {
 }
 
 /// What an error of the log means for whoever wanted the directory open.
-pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
+pub(crate) fn open_error(why: StorageError) -> OpenError {
     match why {
-        StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
+        StorageError::Locked { dir } => OpenError::Locked(dir),
         StorageError::Taken { .. } => OpenError::Taken(why.to_string()),
         StorageError::ReadOnly { .. }
         | StorageError::NetworkFilesystem { .. }
@@ -187,7 +187,7 @@ mod tests {
         let message = "Too many open files (os error 24)".to_owned();
         let (path, kind) = (PathBuf::from("d/log/db"), std::io::Error::from_raw_os_error(24).kind());
         let why = StorageError::Io { op: "open", path, kind, message };
-        let told = open_error(Path::new("d"), why);
+        let told = open_error(why);
         assert!(matches!(&told, OpenError::Refused(why) if why.contains("ulimit -n")), "{told:?}");
     }
 }

@@ -56,9 +56,10 @@ pub(crate) fn carry_out(
     epoch: Option<&EpochFile>,
 ) -> Result<Value, OpenError> {
     let options = JournalOptions { codec: at_rest.codec.clone(), ..JournalOptions::default() };
-    let failed = |why| open_error(data, why);
+    let failed = open_error;
     let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| key_error(&why));
-    let keys_go_ahead = |to: &Path| AtRest::copy_ahead(data, to).map_err(|why| key_error(&why));
+    let keys_go_ahead =
+        |to: &Path| AtRest::is_of(data, to).and_then(|()| AtRest::copy_ahead(data, to)).map_err(|why| key_error(&why));
     if let (Some(epoch), true) = (epoch, work.changes_the_store()) {
         let read = StoreReader::open(data).map_err(failed)?;
         epoch.judge(data, &read).map_err(failed)?;
@@ -90,8 +91,18 @@ pub(crate) fn carry_out(
             keys_go_to(to)?;
             Ok(told_of_space(to, &report))
         }
-        StoreWork::Compact { to: None } => Ok(told_of_space(data, &log::compact(data, &options).map_err(failed)?)),
-        StoreWork::CollectGarbage => Ok(told_of_space(data, &log::collect_garbage(data, &options).map_err(failed)?)),
+        StoreWork::Compact { to: None } => {
+            let report = log::compact(data, &options).map_err(failed)?;
+            // The names of the keys that stood beside the old database.
+            keys_go_to(data)?;
+            Ok(told_of_space(data, &report))
+        }
+        // It completes a compact that was cut short, too.
+        StoreWork::CollectGarbage => {
+            let report = log::collect_garbage(data, &options).map_err(failed)?;
+            keys_go_to(data)?;
+            Ok(told_of_space(data, &report))
+        }
     }
 }
 
@@ -123,8 +134,8 @@ pub(crate) fn compares_nothing(epoch: &EpochFile, begins: bool) {
 /// Damage stays with what it hit: what is whole takes the place of what is damaged, and the log tells of the rest.
 pub(crate) fn isolate(data: &Path, damage: &str, epoch: Option<&EpochFile>) -> Result<(), OpenError> {
     tracing::error!(data = %data.display(), damage, "the store is damaged: what it hit is isolated");
-    let (report, aside) = log::isolate(data, epoch).map_err(|why| open_error(data, why))?;
-    let SalvageReport { runs_whole, held, runs_lost, groups_lost, damage, .. } = &report;
+    let (report, aside) = log::isolate(data, epoch).map_err(|why| open_error(why))?;
+    let SalvageReport { runs_whole, held, runs_lost, runs_unnamed, groups_lost, damage, .. } = &report;
     for damaged in damage {
         tracing::warn!(damaged, "isolated");
     }
@@ -133,6 +144,9 @@ pub(crate) fn isolate(data: &Path, damage: &str, epoch: Option<&EpochFile>) -> R
     }
     for run in runs_lost {
         tracing::error!(%run, "nothing is left of the run");
+    }
+    if *runs_unnamed > 0 {
+        tracing::error!(runs = runs_unnamed, "not even the ids are left of runs that the index counted");
     }
     let (held, lost, groups) = (held.len(), runs_lost.len(), groups_lost.len());
     let kept = aside.display().to_string();
@@ -149,6 +163,7 @@ fn told_of_salvage(from: &Path, to: Option<&Path>, report: &SalvageReport) -> Va
         "runs_whole": report.runs_whole,
         "runs_held": held,
         "runs_lost": report.runs_lost,
+        "runs_unnamed": report.runs_unnamed,
         "damage": report.damage,
     });
     if let Some(to) = to {

@@ -54,6 +54,8 @@ pub fn compact(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, Stor
     // Holds the directory until all is done.
     let source = sound(dir, options)?;
     let before = tree_bytes(dir);
+    swap::is_movable(&data)?;
+    let _database = swap::hold_database(&data)?;
     swap::clear(&data)?;
     copy(&source, &swap::incoming(&data), options).inspect_err(|_| {
         // Half a copy is of no use, and takes room.

@@ -300,6 +300,18 @@ impl StorageError {
             kind => StorageError::Io { op, path, kind, message },
         }
     }
+    /// Whether the file is somebody else's: nothing is said of what is in it.
+    pub(crate) fn is_not_permitted(&self) -> bool {
+        matches!(self, StorageError::Io { kind: io::ErrorKind::PermissionDenied, .. })
+    }
+    /// What was found damaged goes to the list, and all else that can be read counts; what may not be read is an error.
+    pub(crate) fn or_damage(self, damage: &mut Vec<String>) -> Result<(), StorageError> {
+        if self.is_not_permitted() {
+            return Err(self);
+        }
+        damage.push(self.to_string());
+        Ok(())
+    }
     pub(crate) fn corrupt(what: &'static str, file: impl Into<PathBuf>, detail: impl Into<String>) -> Self {
         StorageError::Corrupt { what, file: file.into(), group: None, run: None, detail: detail.into() }
     }

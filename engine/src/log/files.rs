@@ -132,7 +132,7 @@ impl DataDir {
     /// As `hold_to_look`. Half of what is being swapped lies elsewhere: then it is refused.
     pub(crate) fn hold_settled(&self) -> Result<Option<File>, StorageError> {
         let lock = self.hold_to_look()?;
-        if swap::is_under_way(self) {
+        if swap::check_under_way(self)? {
             return Err(StorageError::SwapUnfinished { dir: self.root.clone() });
         }
         Ok(lock)
@@ -277,6 +277,13 @@ impl DataDir {
             Some(format) => self.write_format(StoreFormat { origin, ..format }),
             None => Ok(()),
         }
+    }
+
+    /// Whether `bosun.format` says that there is a list of held runs, whatever else is missing.
+    pub(crate) fn names_held(&self) -> bool {
+        let path = self.format();
+        let format = read_whole(&path).ok().and_then(|bytes| parse(&path, &bytes).ok());
+        format.is_some_and(|format| format.held)
     }
 
     pub(crate) fn read_held(&self) -> Result<Vec<(RunId, String)>, StorageError> {

@@ -209,8 +209,11 @@ impl Log for StoreReader {
             last = seq_of(key);
             Ok(last.is_none())
         })?;
-        let newest = self.changed().groups.last_key_value().map(|(seq, _)| *seq);
-        let (first, last) = (first.or(newest), newest.or(last));
+        let changed = self.changed();
+        let newest = changed.groups.last_key_value().map(|(seq, _)| *seq);
+        // Before the first sweep all groups are in the write-ahead files.
+        let oldest = changed.groups.first_key_value().map(|(seq, _)| *seq);
+        let (first, last) = (first.or(oldest), newest.or(last));
         Ok(first.zip(last).map(|(first, last)| (GroupSeq(first), GroupSeq(last))))
     }
     fn groups_from(

@@ -11,8 +11,9 @@
 //! may be done again. Nothing is overwritten and nothing removed but an `incoming/` that was never decided on.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::StorageError;
@@ -38,14 +39,62 @@ pub(crate) fn is_under_way(dir: &DataDir) -> bool {
     note(dir).try_exists().unwrap_or(true)
 }
 
+/// Refuses parts that a rename does not move: of another file system, or links to elsewhere.
+pub(crate) fn is_movable(dir: &DataDir) -> Result<(), StorageError> {
+    let look = |path: &Path| fs::symlink_metadata(path).map_err(|why| StorageError::io("look at", path, &why));
+    let root = fs::metadata(&dir.root).map_err(|why| StorageError::io("look at", &dir.root, &why))?;
+    for path in PARTS.iter().map(|part| dir.root.join(part)) {
+        match look(&path) {
+            Ok(about) if about.is_symlink() || about.dev() != root.dev() => {
+                let detail = "it is a link or another file system, and cannot be put aside by a rename; make the copy in a \
+                    new directory (`--to`)";
+                return Err(taken(&path, detail));
+            }
+            Ok(_) => {}
+            Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+/// Keeps workers away whose lock file is gone: they hold the database itself.
+pub(crate) fn hold_database(dir: &DataDir) -> Result<Option<File>, StorageError> {
+    let path = dir.sled().join("db");
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(StorageError::io("open", &path, &why)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(StorageError::Locked { dir: dir.root.clone() }),
+        Err(TryLockError::Error(why)) => Err(StorageError::io("lock", &path, &why)),
+    }
+}
+
 /// Whether something is there; what cannot be looked at is no part that is missing.
 fn is_there(path: &Path) -> Result<bool, StorageError> {
     path.try_exists().map_err(|why| StorageError::io("look at", path, &why))
 }
 
-/// Removes a copy that was never decided on. The directory is held.
+/// Removes a copy that was never decided on. The directory is held. What is no copy is somebody's own, and stays.
 pub(crate) fn clear(dir: &DataDir) -> Result<(), StorageError> {
-    remove_tree(&incoming(dir))
+    let path = incoming(dir);
+    match is_copy(&path)? {
+        true => remove_tree(&path),
+        false => Err(taken(&dir.root, "its `incoming` is no copy of a store that Bosun began; move it away")),
+    }
+}
+
+/// Whether there is nothing in it but what makes a store, whole or not.
+fn is_copy(path: &Path) -> Result<bool, StorageError> {
+    let is_ours = |name: &OsString| {
+        let name = name.to_string_lossy();
+        let name = name.strip_suffix(".new").unwrap_or(&name);
+        PARTS.contains(&name) || name == "bosun.lock"
+    };
+    Ok(names_in(path)?.iter().all(is_ours))
 }
 
 pub(crate) fn remove_tree(path: &Path) -> Result<(), StorageError> {
@@ -60,6 +109,8 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
     is_free(&dir.root)?;
     let was_there = dir.root.exists();
     let lock = dir.lock()?;
+    // Another one may have arrived while this one waited for the directory.
+    is_free(&dir.root)?;
     // It may have been there, empty and open to others: from here on it is a store's.
     private::tighten(&dir.root, &dir.sled());
     clear(dir)?;
@@ -84,7 +135,8 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
 /// Refuses what is no directory, and one that holds anything but what an earlier try left that was cut short.
 pub(crate) fn is_free(root: &Path) -> Result<(), StorageError> {
     // The names of the keys of a store are there before it.
-    let counts = |name: &OsString| name != "bosun.lock" && name != "incoming" && name != "keys.json";
+    let left = ["bosun.lock", "incoming", "swapping.new", "keys.json"];
+    let counts = |name: &OsString| !left.iter().any(|known| name == known);
     match names_in(root)?.iter().any(counts) {
         true => Err(taken(root, "it is not empty; choose a new directory")),
         false => Ok(()),
@@ -124,12 +176,14 @@ fn taken(root: &Path, detail: &str) -> StorageError {
     StorageError::Taken { dir: root.to_owned(), detail: detail.into() }
 }
 
-/// What was put aside under this name.
+/// What was put aside under this name: directories with the parts of a store, and nothing of anybody else's.
 pub(crate) fn aside(dir: &DataDir, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(&dir.root).into_iter().flatten().flatten();
     let is_one = |entry: &fs::DirEntry| {
         let number = entry.file_name().to_string_lossy().strip_prefix(name).map(str::to_owned);
-        number.is_some_and(|number| number.starts_with('-'))
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        number.is_some_and(|number| number.strip_prefix('-').is_some_and(is_number))
+            && is_copy(&entry.path()).unwrap_or(false)
     };
     entries.filter(is_one).map(|entry| entry.path()).collect()
 }
@@ -184,9 +238,7 @@ pub(crate) fn finish(dir: &DataDir) -> Result<(), StorageError> {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
         Err(why) => return Err(StorageError::io("read", &path, &why)),
     };
-    let Some((aside, old, new)) = parse(&bytes) else {
-        return Err(StorageError::corrupt("note of a swap", path, "at byte 0: its CRC is wrong"));
-    };
+    let (aside, old, new) = parse(&bytes).ok_or_else(|| damaged_note(dir))?;
     let (aside, incoming) = (dir.root.join(aside), incoming(dir));
     private::make_dir(&aside).map_err(|why| StorageError::io("create", &aside, &why))?;
     for part in PARTS.iter().filter(|part| old.iter().any(|name| name == *part)) {
@@ -204,6 +256,27 @@ pub(crate) fn finish(dir: &DataDir) -> Result<(), StorageError> {
     remove_tree(&incoming)?;
     fs::remove_file(&path).map_err(|why| StorageError::io("remove", &path, &why))?;
     sync_dir(&dir.root)
+}
+
+/// A note that does not say what was decided. Which of the two copies is whole can be seen: nothing of either is gone.
+fn damaged_note(dir: &DataDir) -> StorageError {
+    let copies: Vec<PathBuf> = ["damaged", "compacted", "nothing"].iter().flat_map(|name| aside(dir, name)).collect();
+    let all: Vec<String> =
+        [vec![incoming(dir)], copies].concat().iter().map(|path| path.display().to_string()).collect();
+    let detail =
+        format!("at byte 0: its CRC is wrong. The new copy and the old one are there: save from {}", all.join(" or "));
+    StorageError::corrupt("note of a swap", note(dir), detail)
+}
+
+/// Whether a swap was decided and not done, and its note can be followed; who looks is told if it cannot.
+pub(crate) fn check_under_way(dir: &DataDir) -> Result<bool, StorageError> {
+    if !is_under_way(dir) {
+        return Ok(false);
+    }
+    match read_whole(&note(dir)) {
+        Ok(bytes) if parse(&bytes).is_none() => Err(damaged_note(dir)),
+        _ => Ok(true),
+    }
 }
 
 /// Done before, when there is nothing to move.
@@ -310,6 +383,43 @@ mod tests {
             assert!(texts(&dir.root).iter().all(|(_, text)| text == "new") && texts(&dir.root).len() == new.len());
             assert!(texts(&aside).iter().all(|(_, text)| text == "old") && texts(&aside).len() == old.len());
         }
+    }
+
+    /// Nothing of anybody else's is removed for having a name that Bosun uses.
+    #[test]
+    fn what_is_no_copy_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = DataDir::new(home.path());
+        for name in ["incoming", "compacted-2025", "compacted-old"] {
+            fs::create_dir(dir.root.join(name)).unwrap();
+            fs::write(dir.root.join(name).join("letter.txt"), "precious").unwrap();
+        }
+        store(&dir.root.join("compacted-1"), &PARTS[..4], "old");
+        let refused = arrive(&dir, |_| Ok(()));
+        assert!(matches!(refused, Err(StorageError::Taken { .. })), "{refused:?}");
+        assert!(matches!(clear(&dir), Err(StorageError::Taken { .. })));
+        assert_eq!(clear_compacted(&dir).unwrap(), 1);
+        for name in ["incoming", "compacted-2025"] {
+            assert_eq!(fs::read(dir.root.join(name).join("letter.txt")).unwrap(), b"precious");
+        }
+    }
+
+    /// Two that make a store in one directory: the second finds the first one's there, and leaves it.
+    #[test]
+    fn a_store_that_arrived_meanwhile_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = DataDir::new(home.path());
+        arrive(&dir, |incoming| {
+            store(incoming, &["log", "bosun.format"], "first");
+            Ok(())
+        })
+        .unwrap();
+        let refused = arrive(&dir, |incoming| {
+            store(incoming, &["log"], "second");
+            Ok(())
+        });
+        assert!(matches!(refused, Err(StorageError::Taken { .. })), "{refused:?}");
+        assert!(texts(&dir.root).iter().all(|(_, text)| text == "first"));
     }
 
     #[test]

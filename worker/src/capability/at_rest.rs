@@ -2,7 +2,8 @@
 //!
 //! Invariant: a store that was ever written with a key says so in `keys.json`, before the first byte of it: without that key
 //! it is not opened, and so not overwritten, whatever else is wrong. The file stands twice, also beside the database, so that
-//! a copy that lacks one of them is no plain store. Keys are named by a hash of themselves, so that a wrong one is a missing
+//! a copy that lacks one of them is no plain store, and so that damage to one of them costs nothing: each proves itself by a
+//! hash. Keys are named by a hash of themselves, so that a wrong one is a missing
 //! one. Compression comes before encryption. A key is shown by nothing.
 
 use std::fs::{self, File};
@@ -53,15 +54,18 @@ pub enum AtRestError {
     Unreachable { path: PathBuf, why: String },
 }
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyRegister {
     version: u32,
     /// The names of all keys that anything here was written with.
     keys: Vec<String>,
+    /// A hash of these, so that a damaged name is not looked for. Version 1 had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    check: Option<String>,
 }
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FILE: &str = "keys.json";
 /// So many digits of a hash name a key.
 const NAME: usize = 12;
@@ -112,12 +116,11 @@ impl AtRest {
     pub fn note(&self, data: &Path) -> Result<(), AtRestError> {
         let Some(primary) = &self.primary else { return Ok(()) };
         note_in(data, || {
-            let mut known = noted(data)?;
-            known.version = VERSION;
-            if !known.keys.contains(primary) {
-                known.keys.push(primary.clone());
+            let mut keys = noted(data)?.keys;
+            if !keys.contains(primary) {
+                keys.push(primary.clone());
             }
-            Ok(known)
+            Ok(KeyRegister::of(keys))
         })
     }
 
@@ -139,6 +142,20 @@ impl AtRest {
         AtRest::copy(from, to)
     }
 
+    /// Refuses a place for a copy that names other keys than the directory: the copy would not open there.
+    ///
+    /// # Errors
+    /// It does, or one of them cannot be read.
+    pub fn is_of(from: &Path, to: &Path) -> Result<(), AtRestError> {
+        let path = to.join(FILE);
+        let there = noted_at(&path)?.map_or_else(Vec::new, |there| there.keys);
+        if there.is_empty() || there == noted(from)?.keys {
+            return Ok(());
+        }
+        let why = "it names the keys of another store; choose a new directory".to_owned();
+        Err(AtRestError::File { path, why })
+    }
+
     /// The same for a copy of a directory.
     ///
     /// # Errors
@@ -148,7 +165,7 @@ impl AtRest {
         if known.keys.is_empty() {
             return Ok(());
         }
-        note_in(to, || Ok(KeyRegister { version: known.version, keys: known.keys.clone() }))
+        note_in(to, || Ok(KeyRegister::of(known.keys.clone())))
     }
 }
 
@@ -198,19 +215,39 @@ fn places(data: &Path) -> [PathBuf; 2] {
     [data.to_owned(), data.join("log")].map(|dir| dir.join(FILE))
 }
 
-/// What either of the two says.
-fn noted(data: &Path) -> Result<KeyRegister, AtRestError> {
-    let mut all = KeyRegister::default();
-    for path in places(data) {
-        let found = noted_at(&path)?;
-        all.version = all.version.max(found.version);
-        let new: Vec<String> = found.keys.into_iter().filter(|key| !all.keys.contains(key)).collect();
-        all.keys.extend(new);
+impl KeyRegister {
+    fn of(keys: Vec<String>) -> KeyRegister {
+        let check = blake3::hash(keys.join(",").as_bytes()).to_hex();
+        KeyRegister { version: VERSION, keys, check: Some(check.as_str()[..NAME].to_owned()) }
     }
-    Ok(all)
+
+    fn proves_itself(&self) -> bool {
+        self.check.is_some()
+    }
 }
 
-fn noted_at(path: &Path) -> Result<KeyRegister, AtRestError> {
+/// What either of the two says. One that is damaged costs nothing where the other proves itself.
+fn noted(data: &Path) -> Result<KeyRegister, AtRestError> {
+    let both = places(data).map(|path| noted_at(&path));
+    let is_proven = both.iter().flatten().flatten().any(KeyRegister::proves_itself);
+    let mut keys: Vec<String> = Vec::new();
+    for found in both {
+        match found {
+            Ok(found) => {
+                let new = found.into_iter().flat_map(|found| found.keys).filter(|key| !keys.contains(key));
+                let new: Vec<String> = new.collect();
+                keys.extend(new);
+            }
+            Err(AtRestError::File { path, why }) if is_proven => {
+                tracing::warn!(path = %path.display(), why, "the names of the keys are taken from the other file");
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(KeyRegister::of(keys))
+}
+
+fn noted_at(path: &Path) -> Result<Option<KeyRegister>, AtRestError> {
     let bad = |why: String| AtRestError::File { path: path.to_owned(), why };
     let bytes = match fs::metadata(path).and_then(|about| match about.is_file() {
         true => fs::read(path),
@@ -219,16 +256,22 @@ fn noted_at(path: &Path) -> Result<KeyRegister, AtRestError> {
     }) {
         Ok(bytes) => bytes,
         Err(why) if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(KeyRegister::default());
+            return Ok(None);
         }
         Err(why) => return Err(AtRestError::Unreachable { path: path.to_owned(), why: why.to_string() }),
     };
-    let noted: KeyRegister = serde_json::from_slice(&bytes).map_err(|why| {
+    let damaged = |why: &str| {
         bad(format!(
             "it does not name the keys of this store as it did when it was written ({why}); put back a copy of it"
         ))
-    })?;
-    if noted.version == VERSION { Ok(noted) } else { Err(bad(format!("version {} is not {VERSION}", noted.version))) }
+    };
+    let noted: KeyRegister = serde_json::from_slice(&bytes).map_err(|why| damaged(&why.to_string()))?;
+    match noted.version {
+        1 if noted.check.is_none() => Ok(Some(noted)),
+        VERSION if noted == KeyRegister::of(noted.keys.clone()) => Ok(Some(noted)),
+        VERSION | 1 => Err(damaged("its check is wrong")),
+        newer => Err(bad(format!("version {newer} is not {VERSION}"))),
+    }
 }
 
 /// Writes what is not there yet. The second one has no place before there is a database. What two processes note at the same
@@ -245,7 +288,8 @@ fn note_in(data: &Path, known: impl Fn() -> Result<KeyRegister, AtRestError>) ->
     let known = known()?;
     for path in places(data) {
         let Some(dir) = path.parent().filter(|dir| dir.is_dir()) else { continue };
-        let is_there = noted_at(&path)? == known;
+        // One that is damaged is written anew: what is known came from the other.
+        let is_there = noted_at(&path).is_ok_and(|there| there.as_ref() == Some(&known));
         let written = match is_there {
             true => mode_beside(dir).and_then(|mode| mend_mode(&path, mode)),
             false => write(dir, &known),
@@ -316,9 +360,27 @@ mod tests {
             rotated.note(data.path()).unwrap();
             assert!(lost.exists());
         }
-        fs::write(&places(data.path())[1], "{").unwrap();
+        // So is it with damage, and a damaged name of a key is looked for by nobody.
+        let whole = fs::read_to_string(&places(data.path())[0]).unwrap();
+        let other = whole.replacen(first.primary().unwrap(), "92576da02f91", 1);
+        for damage in ["{", &other] {
+            for damaged in places(data.path()) {
+                fs::write(&damaged, damage).unwrap();
+                rotated.fits(data.path()).unwrap();
+                assert!(none.fits(data.path()).is_err());
+                rotated.note(data.path()).unwrap();
+                assert_eq!(fs::read_to_string(&damaged).unwrap(), whole);
+            }
+        }
+        places(data.path()).iter().for_each(|path| fs::write(path, &other).unwrap());
         let why = rotated.fits(data.path()).unwrap_err().to_string();
-        assert!(why.contains("put back a copy"), "{why}");
+        assert!(why.contains("put back a copy") && why.contains("check"), "{why}");
+        // As it was written before there was a hash.
+        let old = format!("{{\"version\": 1, \"keys\": [\"{}\"]}}", first.primary().unwrap());
+        places(data.path()).iter().for_each(|path| fs::write(path, &old).unwrap());
+        rotated.fits(data.path()).unwrap();
+        assert!(AtRest::is_of(data.path(), copy.path()).is_err(), "the copy names two keys");
+        AtRest::is_of(copy.path(), copy.path()).unwrap();
     }
 
     /// Of workers that begin with keys of their own at once, none forgets another's.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::log::Shelf;
 use crate::log::archive::{Segment, segment_key};
-use crate::log::chain::SetHash;
+use crate::log::chain::{ChainHash, SetHash};
 use crate::log::error::StorageError;
 use crate::log::files::DataDir;
 use crate::log::group::Group;
@@ -57,10 +57,10 @@ pub(super) fn find(
 ) -> Result<Salvageable, StorageError> {
     let mut found = Salvageable { instance, ..Salvageable::default() };
     let db = dir.sled().join("db");
-    for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"))].concat() {
+    for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"), damage)?].concat() {
         match ReadOnlyFile::open(&path) {
             Ok(source) => found.scan(&source, damage),
-            Err(why) => damage.push(why.to_string()),
+            Err(why) => why.or_damage(damage)?,
         }
     }
     let groups = ValueFiles::look(dir.groups(), instance)?;
@@ -71,10 +71,8 @@ pub(super) fn find(
             }
         }
     }
-    for path in files_in(&dir.wal()) {
-        if let Err(why) = found.written_ahead(&path, damage) {
-            damage.push(why.to_string());
-        }
+    for path in files_in(&dir.wal(), damage)? {
+        found.written_ahead(&path, damage).or_else(|why| why.or_damage(damage))?;
     }
     let values = ValueFiles::look(dir.values(), instance)?;
     for name in values.names() {
@@ -88,8 +86,23 @@ pub(super) fn find(
     Ok(found)
 }
 
-fn files_in(dir: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// How often a directory is listed of which the listing fails: what it holds would count as lost.
+const LISTED: u32 = 3;
+
+/// What cannot be listed is damage, and no directory without files.
+///
+/// # Errors
+/// Another user owns it: nothing of it is damaged.
+fn files_in(dir: &Path, damage: &mut Vec<String>) -> Result<Vec<PathBuf>, StorageError> {
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        match std::fs::read_dir(dir) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(why) => Err(why),
+        }
+    };
+    let listed = (1..LISTED).fold(list(), |listed, _| listed.or_else(|_| list()));
+    listed.map_err(|why| StorageError::io("list", dir, &why)).or_else(|why| why.or_damage(damage).map(|()| Vec::new()))
 }
 
 impl Salvageable {
@@ -99,6 +112,21 @@ impl Salvageable {
         if !known.iter().any(|other| other.chain() == group.chain()) {
             known.push(group);
         }
+    }
+
+    /// Leaves out the groups of another directory, whose chain begins elsewhere. Answers how many there were.
+    pub(super) fn leave_out_foreign(&mut self) -> usize {
+        let (origin, mut foreign) = (ChainHash::origin(&self.instance), BTreeSet::new());
+        for (seq, groups) in &mut self.groups {
+            groups.retain(|group| {
+                let is_foreign = *seq == 1 && group.previous() != origin || foreign.contains(&group.previous().0);
+                if is_foreign {
+                    foreign.insert(group.chain().0);
+                }
+                !is_foreign
+            });
+        }
+        foreign.len()
     }
 
     /// Groups in the write-ahead files, of former laps too.
@@ -196,10 +224,7 @@ impl Salvageable {
                 }
                 pages
             }
-            Err(why) => {
-                damage.push(why.to_string());
-                return Ok(());
-            }
+            Err(why) => return why.or_damage(damage),
         };
         let mut bad = BTreeSet::new();
         let checked = pages.check(&mut |page, _, why| {

@@ -12,7 +12,8 @@
 //! A block that cannot be read is damage like any other.
 //!
 //! Invariant: no run comes back with less history than it had unless it is held, and the source stays as it is. What
-//! cannot be helped is said: a run of which nothing is left but its id stands in the list of the new directory, and nowhere else.
+//! cannot be helped is said: a run of which nothing is left but its id stands in the list of the new directory, and nowhere else;
+//! those of which not even that is left are counted.
 
 mod archive;
 mod chain;
@@ -48,6 +49,8 @@ pub struct SalvageReport {
     pub held: Vec<(RunId, String)>,
     /// Runs of which nothing is left but their name.
     pub runs_lost: Vec<RunId>,
+    /// How many runs the index counted of which not even the name is left: at least so many.
+    pub runs_unnamed: u64,
     /// Blobs that were copied.
     pub blobs: u64,
     /// What is damaged in the source, by file.
@@ -88,6 +91,8 @@ pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, 
     if copies >= COPIES_MAX {
         return Err(StorageError::IsolatedTooOften { dir: dir.to_owned(), copies });
     }
+    swap::is_movable(&from)?;
+    let _database = swap::hold_database(&from)?;
     swap::clear(&from)?;
     let mut found = analyse(&from)?;
     if found.damage.is_empty() && found.chosen.lost.is_empty() {
@@ -135,12 +140,21 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
     let owner = match &known {
         Ok(instance) => *instance,
         Err(why) => {
-            damage.push(why.to_string());
+            why.clone().or_damage(&mut damage)?;
             AnchorFile::read_any(&from.anchor())?.0
         }
     };
-    let anchor = anchor.map_err(|why| damage.push(why.to_string())).ok();
-    let found = find::find(from, owner, anchor.map_or(GroupSeq(0), |anchor| anchor.last), &mut damage)?;
+    let is_known = known.is_ok() && anchor.is_ok();
+    let anchor = match anchor {
+        Ok(anchor) => Some(anchor),
+        Err(why) => why.or_damage(&mut damage).map(|()| None)?,
+    };
+    let mut found = find::find(from, owner, anchor.map_or(GroupSeq(0), |anchor| anchor.last), &mut damage)?;
+    // Where two files say whose directory it is.
+    let foreign = if is_known { found.leave_out_foreign() } else { 0 };
+    if foreign > 0 {
+        damage.push(format!("{}: {foreign} groups of another directory are left out", from.sled().display()));
+    }
     if let Err(why) = look::check_conf(&from.sled().join("conf")) {
         damage.push(why.to_string());
     }
@@ -169,12 +183,28 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         let db = from.sled().join("db");
         damage.push(format!("{}: groups are missing that hold turns of {hit} runs", db.display()));
     }
-    saved.hold_before(&from.read_held().unwrap_or_else(|why| {
-        damage.push(why.to_string());
-        Vec::new()
-    }));
+    match held_before(from) {
+        Ok(held) => saved.hold_before(&held),
+        // Any of them may have been held, and would go on without what it has lost.
+        Err(why) => {
+            why.or_damage(&mut damage)?;
+            saved.hold_open("the list of held runs is damaged, and this one may have been held");
+        }
+    }
     let last = chosen.last.max(anchor.map_or(GroupSeq(0), |anchor| anchor.last));
     Ok(Analysed { chosen, saved, damage, origin: StoreOrigin { instance: owner, last } })
+}
+
+/// How often the list of held runs is read of which a read fails.
+const READS: u32 = 3;
+
+/// The runs that an earlier salvage held. A list that `bosun.format` names is there.
+fn held_before(dir: &DataDir) -> Result<Vec<(RunId, String)>, StorageError> {
+    let held = (1..READS).fold(dir.read_held(), |held, _| held.or_else(|_| dir.read_held()))?;
+    if held.is_empty() && dir.names_held() {
+        return Err(StorageError::corrupt("list of held runs", dir.held_list(), "it is missing"));
+    }
+    Ok(held)
 }
 
 /// Why nobody opens the directory.
@@ -206,6 +236,7 @@ impl Analysed {
             runs_whole: saved.runs.values().filter(|run| run.held.is_none()).count() as u64,
             held: held.collect(),
             runs_lost: saved.nothing_left.iter().copied().collect(),
+            runs_unnamed: saved.unnamed,
             blobs: 0,
             damage: self.damage.clone(),
         }

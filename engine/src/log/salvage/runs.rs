@@ -46,6 +46,8 @@ pub(super) struct SavedRuns {
     pub(super) blob_damage: Vec<String>,
     /// How many runs are hit by what groups and segments have lost, payloads not counted.
     pub(super) hit_by_gaps: usize,
+    /// How many runs there were more, of which nothing is left: at least so many.
+    pub(super) unnamed: u64,
 }
 
 #[derive(Default)]
@@ -91,6 +93,7 @@ pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &Dat
     }
     saved.hold_for_lost_groups(found, chosen, &index);
     saved.begin_again(found, &deleted);
+    saved.unnamed = saved.count_unnamed(&index, &deleted);
     saved.hit_by_gaps = saved.nothing_left.len() + saved.runs.values().filter(|run| run.held.is_some()).count();
     saved.check_blobs(dir);
     saved
@@ -114,22 +117,28 @@ fn shelf(found: &Salvageable, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8
 }
 
 /// What the index says of each run, and whether all of it is there.
+#[derive(Default)]
 struct SalvagedIndex {
     at: GroupSeq,
     /// The next event, the turns, and the last group that its entry knows: one may be newer than `at`.
     runs: BTreeMap<RunId, (EventId, u64, GroupSeq)>,
     is_whole: bool,
+    /// How many runs it had, and of which it still has an entry.
+    counted: u64,
+    entries: BTreeSet<RunId>,
 }
 
 impl SalvagedIndex {
     fn of(found: &Salvageable, chosen: &ChosenGroups) -> SalvagedIndex {
-        let mut index = SalvagedIndex { at: GroupSeq(0), runs: BTreeMap::new(), is_whole: false };
+        let mut index = SalvagedIndex::default();
         let Some(meta) = chosen.meta else { return index };
+        index.counted = if meta.complete { meta.open + meta.closed } else { 0 };
         let mut sums = [(SetHash::default(), 0); 2];
         for (sum, which) in sums.iter_mut().zip([Shelf::Open, Shelf::Closed]) {
             for (key, value) in shelf(found, which) {
                 let Some(run) = key.try_into().ok().map(RunId) else { continue };
                 *sum = (sum.0.plus(SetHash::of(key, value)), sum.1 + 1);
+                index.entries.insert(run);
                 if let Some(reach) = StoredRun::reach(&value[4..]) {
                     index.runs.insert(run, reach);
                 }
@@ -174,6 +183,11 @@ impl SavedRuns {
                 None => {}
             }
         }
+    }
+
+    /// Every run that may go on.
+    pub(super) fn hold_open(&mut self, why: &str) {
+        self.runs.values_mut().filter(|state| !state.is_over).for_each(|state| state.hold(why.into()));
     }
 
     fn archive(&mut self, archive: &Archive<'_>) {
@@ -232,6 +246,14 @@ impl SavedRuns {
             let why = format!("what is left of the index does not know run {run}: it may have been deleted");
             state.hold(why);
         }
+    }
+
+    /// Of how many runs that the index counted nothing is left: neither their entry nor anything that names them.
+    fn count_unnamed(&self, index: &SalvagedIndex, deleted: &BTreeSet<RunId>) -> u64 {
+        let lost = index.counted.saturating_sub(index.entries.len() as u64);
+        let known = self.runs.iter().filter(|(_, state)| state.last_group <= index.at).map(|(run, _)| run);
+        let known: BTreeSet<&RunId> = known.chain(&self.nothing_left).chain(deleted).collect();
+        lost.saturating_sub(known.into_iter().filter(|run| !index.entries.contains(run)).count() as u64)
     }
 
     /// Runs of which all lies in an archive that does not add up.

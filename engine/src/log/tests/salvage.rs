@@ -58,7 +58,8 @@ fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> 
             (Some(why), Ok(_)) => return Err(format!("{run} is held ({why}) with turns it never had")),
         }
     }
-    if unnamed > 0 && report.groups_lost.is_empty() {
+    // Where nothing names them any more, it is said how many there were.
+    if unnamed != report.runs_unnamed && report.groups_lost.is_empty() {
         return Err(format!("{report:?}: {unnamed} runs are gone, and nobody says which"));
     }
     if journal.info().runs_lost != report.runs_lost {
@@ -499,6 +500,28 @@ fn a_held_run_is_held_until_it_is_over() {
     drop(journal);
     std::fs::remove_file(data.held_list()).unwrap();
     assert!(open(&dir).unwrap_err().to_string().contains("held"), "the list must not get lost unseen");
+}
+
+/// A list of held runs that is damaged, or missing, lets none of them go on: every open run is held, and the list is named.
+#[test]
+fn a_damaged_list_of_held_runs_holds_what_may_go_on() {
+    let scene = scene();
+    let dir = scene.home.path().join("listed");
+    copy_dir(&scene.closed, &dir);
+    let data = files::DataDir::new(&dir);
+    let open_runs: Vec<RunId> = open(&dir).unwrap().open_runs().iter().map(|(run, ..)| *run).collect();
+    data.write_held(&[(open_runs[0], "its events 3 to 4 are lost".into())]).unwrap();
+    let list = std::fs::read(data.held_list()).unwrap();
+    for (n, damaged) in [Some([b"x", &list[1..]].concat()), None].into_iter().enumerate() {
+        std::fs::remove_file(data.held_list()).unwrap();
+        damaged.iter().for_each(|bytes| std::fs::write(data.held_list(), bytes).unwrap());
+        let target = scene.home.path().join(format!("saved-{n}"));
+        let report = salvage(&dir, &target, None).unwrap();
+        assert!(report.damage.iter().any(|told| told.contains("held")), "{report:?}");
+        let held: Vec<RunId> = open(&target).unwrap().held_runs().unwrap().iter().map(|(run, _)| *run).collect();
+        assert_eq!(held.len(), open_runs.len(), "{report:?}");
+        std::fs::write(data.held_list(), &list).unwrap();
+    }
 }
 
 /// G6: a salvage that fails half way, and one that is cut short, leave nothing that could be taken for the store.
