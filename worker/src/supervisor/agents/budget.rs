@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::agent_loop::{AgentLoop, Workload};
+use super::message::{Message, MessageRole};
 use super::refusal::SessionFailure;
 use super::session::{Doing, Session, ToolOutcome};
 use crate::supervisor::core::account::{Exhausted, SPENT};
@@ -126,5 +127,30 @@ impl AgentLoop {
             Workload::Crew(run) if self.is_cut() && !run.outputs.is_empty() => Some(Value::String(run.result())),
             _ => None,
         }
+    }
+
+    /// What there is of work that failed, for whoever gave it: what was said and what tools gave, or the outputs of a list. The
+    /// report has no result all the same.
+    pub(super) fn left_at_failure(&self) -> Option<String> {
+        let lines: Vec<&str> = match &self.work {
+            Workload::Conversation { root } => {
+                let added = self.sessions.get(root).map(Session::added).unwrap_or_default();
+                added.iter().filter(|message| is_work(message)).map(Message::text).collect()
+            }
+            Workload::Crew(run) => run.outputs.values().map(|output| output.text.as_str()).collect(),
+            Workload::Steps(_) => Vec::new(),
+        };
+        let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
+/// Whether a message is of the work: the words of an agent, or what came of a tool that gave something.
+fn is_work(message: &Message) -> bool {
+    let gave = || message.failure().is_none() && !message.text().starts_with("Successfully transferred");
+    match message.role {
+        MessageRole::Assistant => message.tag.is_none(),
+        MessageRole::Tool => message.tag.is_none() && gave(),
+        _ => false,
     }
 }

@@ -324,6 +324,9 @@ impl AgentLoop {
             (Err(SessionFailure::Refused(why)), DelegationProtocol::Processes | DelegationProtocol::Variables) => {
                 self.failure(format!("The delegation to '{}' was denied: {why}", session.agent))
             }
+            (Err(SessionFailure::Cancelled(why)), DelegationProtocol::Processes | DelegationProtocol::Variables) => {
+                self.failure(format!("The delegation to '{}' was cancelled: {why}", session.agent))
+            }
             (Err(why), DelegationProtocol::Coworkers) => {
                 ToolOutcome::failed(format!("Error executing task with agent '{}'. Error: {why}", session.agent))
             }

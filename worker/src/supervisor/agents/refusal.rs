@@ -16,6 +16,9 @@ pub(super) enum SessionFailure {
     /// A person said no to what a run below had to do for it.
     #[error("{0}")]
     Refused(String),
+    /// Somebody has cancelled the run below that did it.
+    #[error("{0}")]
+    Cancelled(String),
     #[error(transparent)]
     Malformed(#[from] AnswerError),
     #[error("the answer of {agent} both asks a person and calls tools: it may do one of the two")]
@@ -59,6 +62,7 @@ impl SessionFailure {
         matches!(
             self,
             SessionFailure::Refused(_)
+                | SessionFailure::Cancelled(_)
                 | SessionFailure::Denied(_)
                 | SessionFailure::NotApproved(_)
                 | SessionFailure::Unanswered(_)

@@ -119,6 +119,7 @@ impl<G> Strategy<G> for AgentLoop {
         if let Some(outcome) = &self.outcome {
             findings.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
             findings.not_done = NotDone::among(&findings.tasks);
+            findings.so_far = (!outcome.ok && outcome.result.is_null()).then(|| self.left_at_failure()).flatten();
             let undone = || nothing_of_list(&findings.not_done);
             findings.error =
                 (self.run_phase() == Phase::Failed).then(|| outcome.error.clone().or_else(undone)).flatten();

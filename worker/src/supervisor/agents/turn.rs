@@ -236,6 +236,9 @@ impl AgentLoop {
         let answer = match answer {
             Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(seq, failure.message, out),
             Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
+            Err(failure) if failure.kind == CallFailureKind::CancelledBelow => {
+                Err(SessionFailure::Cancelled(failure.message))
+            }
             Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };

@@ -26,7 +26,9 @@ impl GroupChat {
             }
             // A run below would ask the person once more.
             OnSpeakerError::Skip if is_refusal(failure) => {
-                self.denied(name, &format!("denied: {}", failure.message), out);
+                let cancelled = failure.kind == CallFailureKind::CancelledBelow;
+                let what = if cancelled { "cancelled" } else { "denied" };
+                self.denied(name, &format!("{what}: {}", failure.message), out);
             }
             OnSpeakerError::Skip => {
                 // Nobody lost it but the budget of the run.

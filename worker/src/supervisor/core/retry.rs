@@ -51,9 +51,9 @@ impl Tries {
         made < self.most
     }
 
-    /// The same after a call that failed: whoever said no is not asked again.
+    /// The same after a call that failed: whoever said no is not asked again, nor for what would come out the same.
     pub fn are_left_after(self, made: u32, failure: &CallFailure) -> bool {
-        !is_refusal(failure) && self.are_left(made)
+        !is_refusal(failure) && !is_hopeless(failure) && self.are_left(made)
     }
 
     /// The next try, after so many that failed.
@@ -68,7 +68,17 @@ impl Tries {
 
 /// Whether a call failed because a person said no.
 pub fn is_refusal(failure: &CallFailure) -> bool {
-    matches!(failure.kind, CallFailureKind::Rejected | CallFailureKind::Denied)
+    matches!(failure.kind, CallFailureKind::Rejected | CallFailureKind::Denied) || is_of_person(failure.kind)
+}
+
+/// Whether it is known that a person, and not silence, said no to what a run below had to do.
+pub fn is_of_person(kind: CallFailureKind) -> bool {
+    matches!(kind, CallFailureKind::SaidNo | CallFailureKind::SaidNoBeside | CallFailureKind::CancelledBelow)
+}
+
+/// Whether the same call would come to the same end.
+pub fn is_hopeless(failure: &CallFailure) -> bool {
+    matches!(failure.kind, CallFailureKind::Hopeless | CallFailureKind::HandedUp)
 }
 
 /// The number of the next delivery of a call whose worker was lost, after so many of at most `most`; nothing: it is not
@@ -99,6 +109,11 @@ mod tests {
         let left = |kind| Tries::of(3).are_left_after(1, &failed(kind));
         assert!(left(CallFailureKind::Error) && left(CallFailureKind::Canceled) && left(CallFailureKind::Timeout));
         assert!(!left(CallFailureKind::Rejected) && !left(CallFailureKind::Denied), "a person said no");
+        assert!(
+            !left(CallFailureKind::SaidNoBeside) && !left(CallFailureKind::CancelledBelow),
+            "a person said no below"
+        );
+        assert!(!left(CallFailureKind::HandedUp) && !left(CallFailureKind::Hopeless), "it would come out the same");
         assert!(!Tries::of(3).are_left_after(3, &failed(CallFailureKind::Error)));
     }
 }

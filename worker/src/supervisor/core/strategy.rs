@@ -23,6 +23,9 @@ use crate::supervisor::task::TaskStatus;
 /// The code of a run that is no success because a person said no.
 pub const TASK_REJECTED: &str = "task_rejected";
 
+/// What is said of a task that went down with its run.
+pub const RUN_FAILED: &str = "the run failed";
+
 /// What a task is told when it continues: its answers in the order of its questions, and its state if it has asked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Continuation {
@@ -92,6 +95,10 @@ pub struct Findings {
     pub final_result: Option<Value>,
     pub error: Option<String>,
     pub code: Option<String>,
+    /// A person has said no to a part of it, or ended it: whoever gave the work does not have them asked again.
+    pub said_no: bool,
+    /// Of a run that failed and has no result: what there is of its work beside its tasks.
+    pub so_far: Option<String>,
     pub details: Value,
 }
 
@@ -152,6 +159,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     /// The run that the whole request was handed on to has ended when nobody waited for its answer any more, or was cancelled:
     /// how far its tasks came. Nothing follows.
     fn ended_cut(&mut self, _tasks: Vec<TaskReport>) {}
+    /// The run below that was begun for a task was no success, and has done something all the same: what there is of that.
+    fn left_below(&mut self, _task: &TaskId, _so_far: Option<Value>) {}
     /// Whose work has ended with an answer that is not heard yet, and what it gave, if it did (SHN-67).
     fn ended_meanwhile(&self, _key: &Key, _answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         None

@@ -6,7 +6,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::supervisor::model::{DependencyPolicy, Edge, PlanChangeError, PlanOrigin, Requires};
+use crate::supervisor::model::{DependencyPolicy, Edge, LeftWork, PlanChangeError, PlanOrigin, Requires};
 
 impl Graph {
     /// FSS-12: what gave nothing is replaced by the planner's task of the same name. Where steps are planned anew one by one
@@ -25,6 +25,12 @@ impl Graph {
         let Some(old) = self.plan.tasks.get(&id).cloned() else { return Err(PlanChangeError::Unknown { id }) };
         let mut task = planned.task(id.clone(), self.rules.requires, self.rules.max_attempts);
         let edges = std::mem::take(&mut task.edges);
+        if Self::has_effects(&old) {
+            let left = old.metadata.left_work.clone().unwrap_or_default();
+            let (result, compensation) =
+                (old.result.clone().or(left.result), old.compensation.clone().or(left.compensation));
+            task.metadata.left_work = Some(LeftWork { result, compensation });
+        }
         (task.position, task.iteration, task.overall_objective) = (old.position, self.iteration, old.overall_objective);
         (task.tries_before, task.tries, task.attempts) = (old.tries, old.tries, old.attempts);
         task.feedback = old.feedback;
@@ -37,7 +43,11 @@ impl Graph {
     /// Work that is over is not planned again; the next planning is told.
     pub(super) fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
         let ended = self.task(id).filter(|task| !self.is_kept(task.status));
-        let what = if ended.is_some() { "what a person has ended" } else { "accepted work" };
+        let what = match ended {
+            Some(task) if meanwhile::is_handed_up(task) => "what a reviewer has handed upward",
+            Some(_) => "what a person has ended",
+            None => "accepted work",
+        };
         let said = ended.and_then(|task| task.error.as_ref()).map(|error| format!(" ({})", error.message));
         let why = format!(
             "task {id} is over{}; {what} is not planned again. Give new work an id of its own",

@@ -182,8 +182,8 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let rejected = answer.as_ref().is_err_and(retry::is_refusal);
-        let failed_as = |kind| answer.as_ref().is_err_and(|failure| failure.kind == kind);
-        let (hopeless, spent) = (failed_as(CallFailureKind::Hopeless), failed_as(CallFailureKind::Spent));
+        let is_final = rejected || answer.as_ref().is_err_and(retry::is_hopeless);
+        let kind = answer.as_ref().map_or_else(|failure| failure.kind, |_| CallFailureKind::Error);
         let reply = answer.map_err(NotTaken::from).and_then(|value| Ok(Reply::of(value)?));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let (status, running) = (task.status, task.status == TaskStatus::Running && task.tries == attempt);
@@ -205,17 +205,11 @@ impl Graph {
                 self.errored(id, attempt, reply.why(), gates, out);
                 self.said_beside(id, &reply, gates, out);
             }
-            // Whoever said no is not asked again.
-            Err(why) if rejected => {
+            Err(why) if is_final => {
                 self.attempt_failed(id, attempt, &why.to_string(), out);
-                self.said_no(id);
-                self.exhausted(id, why.to_string(), gates, out);
+                self.not_tried_again(id, kind, why.to_string(), gates, out);
             }
-            Err(why) if hopeless => {
-                self.attempt_failed(id, attempt, &why.to_string(), out);
-                self.fail(id, "hopeless", gates, out);
-            }
-            Err(why) if spent => self.spent_below(id, attempt, why.to_string(), gates, out),
+            Err(why) if kind == CallFailureKind::Spent => self.spent_below(id, attempt, why.to_string(), gates, out),
             Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
         }
     }
@@ -318,7 +312,7 @@ impl Graph {
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
     }
 
-    fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         let terminal = match self.rules.on_exhausted {
             // Where an error ends the run it does so however final it is for its task (FSS-17).
             OnTriesExhausted::Abort => OnTriesExhausted::Abort,
@@ -360,7 +354,7 @@ impl Graph {
     }
 
     /// A task that has an error has failed.
-    fn fail(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn fail(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         self.set(id, TaskStatus::Failed, Actor::Scheduler, reason, out);
         self.tell_ended(id, gates, out);
         self.check_threshold(gates, out);

@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::core::account::BUDGET_EXHAUSTED;
-use crate::supervisor::core::strategy::NotDone;
+use crate::supervisor::core::strategy::{NotDone, RUN_FAILED};
 use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
 use crate::supervisor::spec::OnEmpty;
 use crate::supervisor::success::{self, Claim, Excuses, TaskOutcome};
@@ -75,13 +75,14 @@ impl Graph {
         };
         self.errors.push(error);
         self.cut |= out.budget().exhausted().is_some();
-        self.give_up_all(CancelReason::RunCancelled, "the run failed", gates, out);
+        self.give_up_all(CancelReason::RunCancelled, RUN_FAILED, gates, out);
         self.close(outcome, out);
     }
 
     /// A person has denied what the run was to do: it is cancelled, and the answer is what they read (CUG-32).
     pub fn deny(&mut self, answer: String, gates: &mut dyn Gates, out: &mut Outbox) {
         let final_result = Some(answer.clone().into());
+        self.denied = true;
         self.cancel_as(Some(TASK_REJECTED), answer, final_result, gates, out);
     }
 
@@ -110,10 +111,17 @@ impl Graph {
             details: Value::Null,
             final_result,
         };
-        let mut done: Vec<&Task> =
-            self.plan.tasks.values().filter(|task| Self::has_effects(task) && task.compensation.is_some()).collect();
+        let mut done: Vec<&Task> = self
+            .plan
+            .tasks
+            .values()
+            .filter(|task| Self::has_effects(task) && Self::undone_by(task).is_some())
+            .collect();
         done.sort_by_key(|task| (task.ended_at, task.position));
         self.compensating = done.into_iter().map(|task| task.id.clone()).collect();
+        if self.rules.compensate {
+            self.tell_left_work();
+        }
         if !self.rules.compensate || self.compensating.is_empty() {
             return self.close(outcome, out);
         }

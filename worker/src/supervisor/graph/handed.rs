@@ -25,6 +25,9 @@ pub struct Handed {
     /// In a word, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// A person has said no to a part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub said_no: bool,
     #[serde(default)]
     pub tasks: Vec<TaskReport>,
     #[serde(default)]
@@ -64,8 +67,9 @@ impl Graph {
     /// The run that the request was handed on to was cancelled with this one: how far its tasks came.
     pub(super) fn handed_on_is_cut(&mut self, tasks: Vec<TaskReport>) {
         let not_done = NotDone::among(&tasks);
-        let phase = Phase::Failed;
-        self.handed = Some(Handed { phase, success: false, result: None, why: None, code: None, tasks, not_done });
+        let (phase, said_no) = (Phase::Failed, false);
+        self.handed =
+            Some(Handed { phase, success: false, result: None, why: None, code: None, said_no, tasks, not_done });
     }
 
     /// The result of the request, by its name among those of recruits.

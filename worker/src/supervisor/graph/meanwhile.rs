@@ -14,6 +14,11 @@ pub(super) const PERSON_SAYS: &str = "A person says: ";
 /// The tools that change a task which is there.
 const CHANGES: [&str; 4] = ["cancel_task", "mark_final_task", "patch_task", "update_task_status"];
 
+/// Whether a reviewer below has handed it upward: nobody plans it again, as where the reviewer is one of this run (FSS-25).
+pub(super) fn is_handed_up(task: &Task) -> bool {
+    task.error.as_ref().is_some_and(|error| error.kind == super::rejected::HANDED_UP)
+}
+
 fn task_id(said: Option<&Value>) -> Option<TaskId> {
     serde_json::from_value(said?.clone()).ok()
 }
@@ -98,7 +103,8 @@ impl Graph {
     pub(super) fn stays_ended(&self, id: &TaskId, origin: PlanOrigin) -> bool {
         let Some(task) = self.task(id).filter(|task| task.status.is_terminal()) else { return false };
         let denied = task.ended_by_person && task.status != TaskStatus::Completed;
-        origin == PlanOrigin::Replan && (self.touched.contains(id) || (denied && !self.at_their_word))
+        let stays = denied || is_handed_up(task);
+        origin == PlanOrigin::Replan && (self.touched.contains(id) || (stays && !self.at_their_word))
     }
 
     /// A new plan without what was to revise a task that a person has ended while it was made: whatever waits for that, waits

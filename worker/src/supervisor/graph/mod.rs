@@ -185,6 +185,9 @@ pub struct Graph {
     /// What came of a request that was handed on as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     handed: Option<Handed>,
+    /// A person has said no to the plan, or to what it requires.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    denied: bool,
 }
 
 impl Graph {
@@ -239,6 +242,7 @@ impl Graph {
             touched: BTreeSet::new(),
             at_their_word: false,
             handed: None,
+            denied: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
         ids.iter().for_each(|id| graph.index(id));

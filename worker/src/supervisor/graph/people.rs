@@ -278,6 +278,10 @@ impl Graph {
         self.set(id, TaskStatus::Completed, Actor::Human, "completed_by_hand", out);
         self.chosen.retain(|other| other != id);
         self.tell_ended(id, gates, out);
+        // Nobody is asked whether what they have done themselves may be done.
+        if self.open.is_empty() {
+            self.plan_changed(gates, out);
+        }
         Ok(())
     }
 }

@@ -1,13 +1,20 @@
 //! What becomes of a task that a person says no to (SHH-10), and of the run.
 //!
 //! Invariant: an optional task is left out and the run goes on; a required one has failed with the person's no, and the run with
-//! it. What was tried and failed before has failed, whatever a person says.
+//! it. What was tried and failed before has failed, whatever a person says. What a person said below, or a reviewer handed upward
+//! there, is not begun again here.
 
 use super::*;
+use crate::supervisor::core::retry;
 use crate::supervisor::model::{SkipReason, TaskError};
+use crate::supervisor::outbox::CallFailureKind;
 
 /// The error of a task that a person said no to, here or below.
 pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
+/// The error of a task whose run below has an escalated one.
+pub(super) const HANDED_UP: &str = "handed_up";
+/// The error of a task whose worker failed.
+const WORKER_ERROR: &str = "worker-error";
 
 impl Graph {
     /// A person said no, or the time for an answer did: an optional task is not done; the run goes on (SHH-10).
@@ -22,7 +29,7 @@ impl Graph {
             && let Some(failed) = task.metadata.action_error.clone()
         {
             let message = format!("{failed}; it was not let be tried again: {reason}");
-            task.error = Some(TaskError { kind: "worker-error".into(), message });
+            task.error = Some(TaskError { kind: WORKER_ERROR.into(), message });
             self.under_review(id, out);
             if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
                 self.tell_ended(id, gates, out);
@@ -56,6 +63,7 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let asked = |task: &Task| matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput);
+        self.denied |= by == Actor::Human;
         if let Some(id) = id.filter(|id| self.task(id).is_some_and(asked)) {
             if self.task(id).is_some_and(|task| task.status == TaskStatus::AwaitingInput) {
                 self.under_review(id, out);
@@ -73,18 +81,63 @@ impl Graph {
         self.abort(TASK_REJECTED, why, Value::Null, gates, out);
     }
 
-    /// A task that a person said no to below has that error, so that the run above this one hears of it too.
-    pub(super) fn said_no(&mut self, id: &TaskId) {
-        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
-            error.kind = APPROVAL_REJECTED.to_owned();
+    /// An attempt has failed for good: a person said no below, or what was asked for cannot be had. The task has that error,
+    /// so that the run above this one hears of it too.
+    pub(super) fn not_tried_again(
+        &mut self,
+        id: &TaskId,
+        kind: CallFailureKind,
+        why: String,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let (of_task, is_hopeless) = match kind {
+            CallFailureKind::Hopeless => (None, true),
+            CallFailureKind::HandedUp => (Some(HANDED_UP), true),
+            // What else went wrong there has failed, whatever a person said.
+            CallFailureKind::SaidNoBeside => (None, false),
+            _ => (Some(APPROVAL_REJECTED), false),
+        };
+        if let Some((kind, error)) = of_task.zip(self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut())) {
+            error.kind = kind.to_owned();
         }
+        match is_hopeless {
+            true => self.fail(id, "hopeless", gates, out),
+            false => self.exhausted(id, why, gates, out),
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status.is_terminal()) {
+            task.ended_by_person |= retry::is_of_person(kind);
+        }
+    }
+
+    /// Whether a person has said no to any of it, or ended it.
+    pub(super) fn has_no_of_person(&self) -> bool {
+        let ended = |task: &Task| task.ended_by_person && task.status != TaskStatus::Completed;
+        self.denied || self.plan.tasks.values().any(ended) || self.handed.as_ref().is_some_and(|handed| handed.said_no)
     }
 
     /// Whether nothing but the no of a person keeps the run from its success.
     pub(super) fn is_rejected(&self) -> bool {
-        let said_no = |task: &&Task| task.error.as_ref().is_some_and(|error| error.kind == APPROVAL_REJECTED);
-        let failed = |task: &Task| matches!(task.status, TaskStatus::Failed | TaskStatus::Escalated);
+        let kind = |task: &Task, kind: &str| task.error.as_ref().is_some_and(|error| error.kind == kind);
+        let ended = |task: &Task| {
+            let left_out = matches!(task.status, TaskStatus::Cancelled | TaskStatus::Skipped);
+            task.ended_by_person && left_out && !kind(task, WORKER_ERROR)
+        };
+        let said_no = |task: &&Task| kind(task, APPROVAL_REJECTED) || ended(task);
         let (rejected, others): (Vec<&Task>, Vec<&Task>) = self.plan.tasks.values().partition(said_no);
-        !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(failed)
+        !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(is_at_fault)
+    }
+}
+
+/// Whether a task that nobody said no to was tried, and has not been done.
+fn is_at_fault(task: &Task) -> bool {
+    match task.status {
+        TaskStatus::Failed
+        | TaskStatus::Escalated
+        | TaskStatus::NeedsRevision
+        | TaskStatus::AwaitingReview
+        | TaskStatus::Errored => true,
+        TaskStatus::Skipped => task.skipped == Some(SkipReason::WorkerError),
+        _ => false,
     }
 }

@@ -37,6 +37,9 @@ impl<G: Gates> Strategy<G> for Graph {
             self.was_done(task, *attempt, answer, out);
         }
     }
+    fn left_below(&mut self, task: &TaskId, so_far: Option<Value>) {
+        self.has_left_work(task, so_far);
+    }
     fn ended_meanwhile(&self, key: &Key, answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         let Key::Graph(GraphKey::Execute { task, .. }) = key else { return None };
         let given =
@@ -76,6 +79,7 @@ impl<G: Gates> Strategy<G> for Graph {
             findings.final_result.clone_from(&outcome.final_result);
             (findings.error, findings.code) = (outcome.error.clone(), outcome.code.clone());
             findings.details.clone_from(&outcome.details);
+            findings.said_no = !outcome.success && self.has_no_of_person();
             findings.not_done = self.not_done();
             // What ended the request below has ended it here.
             let handed = self.handed.as_ref().filter(|handed| !handed.success);

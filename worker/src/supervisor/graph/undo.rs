@@ -44,7 +44,9 @@ impl Graph {
             return;
         };
         let Some(task) = self.task(&id) else { return };
-        let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
+        let left = task.metadata.left_work.as_ref();
+        let result = task.result.as_ref().or_else(|| left?.result.as_ref());
+        let context = json!({ "id": id, "compensation": Self::undone_by(task), "result": result });
         let mut call = Call::new(GraphKey::Compensate { task: id.clone() }, Purpose::Compensate, context).task(id, 1);
         // Whoever did it undoes it; the task may have gone to another one since.
         let done = task.attempts.iter().rev().filter(|attempt| attempt.outcome == AttemptOutcome::Completed);
@@ -56,7 +58,34 @@ impl Graph {
     /// Whether there is anything to undo: what a task gave counts, whatever became of the task after that.
     pub(super) fn has_effects(task: &Task) -> bool {
         let acted = task.metadata.action_result.is_some();
-        task.status == TaskStatus::Completed || task.result.is_some() || task.metadata.gave_nothing || acted
+        let left = task.metadata.left_work.is_some();
+        task.status == TaskStatus::Completed || task.result.is_some() || task.metadata.gave_nothing || acted || left
+    }
+
+    /// What undoes a task, or the work that was done for it before.
+    pub(super) fn undone_by(task: &Task) -> Option<&Value> {
+        task.compensation.as_ref().or_else(|| task.metadata.left_work.as_ref()?.compensation.as_ref())
+    }
+
+    /// A run below was no success, and has done something all the same.
+    pub(super) fn has_left_work(&mut self, id: &TaskId, so_far: Option<Value>) {
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            let left = task.metadata.left_work.get_or_insert_default();
+            left.result = so_far.or(left.result.take());
+        }
+    }
+
+    /// No report shows as done what a run below did before it failed: that nothing undoes it is said.
+    pub(super) fn tell_left_work(&mut self) {
+        let left = |task: &&Task| {
+            let counts = task.status == TaskStatus::Completed || Self::undone_by(task).is_some();
+            task.metadata.left_work.is_some() && !counts
+        };
+        let told = |task: &Task| {
+            format!("{COMPENSATION}{} is not known: what was done for it before it failed is not undone", task.id)
+        };
+        let told: Vec<String> = self.plan.in_order().into_iter().filter(left).map(told).collect();
+        self.errors.extend(told);
     }
 
     /// A worker had answered before the run was cancelled or failed, and nobody has looked at it: whether it would have

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 15] = [
+const OF_THE_RUN: [&str; 16] = [
     "action_error",
     "gave_nothing",
     "action_result",
     "approved_action",
     "consultations",
+    "left_work",
     "missing_required_parameters",
     "overflows",
     "proposed_action",
@@ -89,6 +90,9 @@ pub struct TaskMetadata {
     /// Whoever did it gave no result, and may have had effects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gave_nothing: bool,
+    /// What was done for it and is no result of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_work: Option<LeftWork>,
     /// The policy that asks for an approval of the task; on the copy that gates see (CUG-39).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_approval: Option<ToolApprovalWanted>,
@@ -126,6 +130,17 @@ impl From<PlanMetadata> for TaskMetadata {
     fn from(said: PlanMetadata) -> Self {
         TaskMetadata { said, ..TaskMetadata::default() }
     }
+}
+
+/// Work that is done and does not count: of a run below that was no success, or of a task whose name a new plan gave to another
+/// one. It is undone with the rest (SHN-62).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeftWork {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// What undoes it, where that is not what the task says now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensation: Option<Value>,
 }
 
 /// A policy that a person must be asked by, and about what.
@@ -218,6 +233,7 @@ mod tests {
             action_result: Some(json!(1)),
             action_error: Some("why".into()),
             gave_nothing: true,
+            left_work: Some(LeftWork { result: Some(json!(1)), compensation: Some(json!("undo")) }),
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),

@@ -20,7 +20,8 @@ pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
 pub use instance::{AgentInstance, InstanceStatus};
 pub use metadata::{
-    AskedOfAnother, DoubtedResult, Overflow, PlanMetadata, ReservedName, SaidBeside, TaskMetadata, ToolApprovalWanted,
+    AskedOfAnother, DoubtedResult, LeftWork, Overflow, PlanMetadata, ReservedName, SaidBeside, TaskMetadata,
+    ToolApprovalWanted,
 };
 pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
 pub use plan_strategy::PlanStrategy;

@@ -22,8 +22,16 @@ pub enum CallFailureKind {
     Timeout,
     /// Asked for by this run.
     Canceled,
-    /// A person said no to what a run below had to do: asking again would ask them again.
+    /// A person said no to what a run below had to do, or nobody anything in time: asking again would ask them again.
     Rejected,
+    /// The same, where it is known that it was a person: nobody plans it again either.
+    SaidNo,
+    /// The same beside what else went wrong there.
+    SaidNoBeside,
+    /// Somebody has cancelled the run below, which is their no to all of it.
+    CancelledBelow,
+    /// The reviewer of a run below has handed its work upward: people look at it, and nobody does it again (FSS-25).
+    HandedUp,
     /// A person did not let the work begin.
     Denied,
     /// What it was given of the budget of this run is used up, and there was no more: its work is left out, and is no fault of

@@ -8,18 +8,19 @@
 use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
-use bosun_engine::{Failure, FailureKind, Payload, Seq, Timestamp};
+use bosun_engine::{Failure, Payload, Seq, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, to_value};
 
 use super::child_end::{self, ChildEnd};
+use super::child_words::{escalated, left_by, message_of, missing, rejected, why_failed, why_not, why_refused};
 use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
-use super::output::{EndReason, HandedUp, NOTHING_DONE};
+use super::output::{HandedUp, NOTHING_DONE};
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
-use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
+use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
 use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
@@ -31,7 +32,6 @@ use crate::supervisor::core::key::{BegunFor, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::TASK_REJECTED;
 use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT, left_undone};
-use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::reading::text_of;
@@ -303,6 +303,7 @@ impl SupervisorRun {
     fn told_below(&mut self, key: &Key, report: &SupervisorOutput, last: Option<Share>, out: &mut Outbox) {
         self.escalated_below(key, report, out);
         self.left_undone_below(key, report);
+        self.left_work_below(key, report);
         self.had_the_last(report, last, out);
         if self.strategy.phase().is_terminal() && key.begun_for() == BegunFor::Request {
             self.strategy.ended_cut(report.tasks.clone());
@@ -350,6 +351,15 @@ impl SupervisorRun {
         self.left_below.extend(left.map(|left| left + &whose));
     }
 
+    /// What a run below has done before it failed is undone with the rest; one that was cancelled has undone it itself (SHN-62).
+    fn left_work_below(&mut self, key: &Key, report: &SupervisorOutput) {
+        let BegunFor::Task(task) = key.begun_for() else { return };
+        let left = left_by(report);
+        if !report.success && report.status != Phase::Cancelled.as_str() && !left.is_empty() {
+            self.strategy.left_below(task, Some(json!(left)));
+        }
+    }
+
     /// FSS-25: what a reviewer below handed upward is shown to people here too, with the reviewer's words.
     fn escalated_below(&mut self, key: &Key, report: &SupervisorOutput, out: &mut Outbox) {
         let own = escalated(report)
@@ -392,6 +402,7 @@ impl SupervisorRun {
             result: report.final_result.filter(|result| failure.is_none() && !result.is_null()),
             why,
             code: reason.map(|reason| reason.code.clone()),
+            said_no: report.said_no,
             not_done: report.reason.map(|reason| reason.tasks).unwrap_or_default(),
             tasks: report.tasks,
         }))
@@ -428,28 +439,33 @@ fn agent_failed(failure: &Failure) -> CallFailure {
     CallFailure { kind, message: failure.root().message.clone() }
 }
 
-/// Why a run below has failed. One that somebody terminated has said nothing itself.
-fn message_of(failure: &Failure) -> String {
-    let root = failure.root();
-    match (&root.kind, root.message.trim()) {
-        (FailureKind::Terminated, "") => "the run below was terminated".to_owned(),
-        (FailureKind::Terminated, why) => format!("the run below was terminated: {why}"),
-        (_, "") => format!("the run below has failed ({})", root.type_name()),
-        _ => root.message.clone(),
-    }
+/// What this run has cancelled itself it does not wait for: somebody else wanted that.
+fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
+    let cancelled = CallFailureKind::CancelledBelow;
+    let Some(report) = report else {
+        let kind = if failure.is_canceled() { cancelled } else { CallFailureKind::Error };
+        return CallFailure { kind, message: message_of(failure) };
+    };
+    let kind = match failure.is_canceled() && !was_refused(&report) {
+        true => cancelled,
+        false => kind_of(&report),
+    };
+    let is_refused = kind != cancelled && kind != CallFailureKind::Error;
+    CallFailure { kind, message: why_failed(failure, &report, is_refused) }
 }
 
-fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
-    let message = message_of(failure);
-    // What this run has cancelled itself it does not wait for: somebody else wanted that.
-    if failure.is_canceled() || report.as_ref().is_some_and(was_refused) {
-        let message = report.and_then(|report| report.error).unwrap_or(message);
-        return CallFailure { kind: CallFailureKind::Rejected, message };
+/// Whether whoever gave a run below its work may begin it again. Whom a person has said no to is not, whatever else went
+/// wrong: they would be asked once more; and neither is what a reviewer there has handed upward (FSS-25).
+fn kind_of(report: &SupervisorOutput) -> CallFailureKind {
+    match (was_refused(report), report.said_no) {
+        (true, true) => CallFailureKind::SaidNo,
+        (true, false) => CallFailureKind::Rejected,
+        (false, true) => CallFailureKind::SaidNoBeside,
+        (false, false) if escalated(report).next().is_some() || !report.handed_up.is_empty() => {
+            CallFailureKind::HandedUp
+        }
+        (false, false) => CallFailureKind::Error,
     }
-    // A run that has no error of its own says in its reason why it has failed.
-    let because = report.filter(|report| report.error.is_none()).and_then(|report| report.reason);
-    let message = because.map_or(message, |reason| reason.message);
-    CallFailure { kind: CallFailureKind::Error, message }
 }
 
 /// What a run below spent. One that was lost without a word may have made all the calls that it was lent.
@@ -499,94 +515,24 @@ fn is_filled(variables: &Value) -> bool {
     variables.as_object().is_some_and(|variables| !variables.is_empty())
 }
 
-/// Why a run below has not done what it had to.
-fn why(report: &SupervisorOutput) -> String {
-    let said = |text: &&String| !text.is_empty();
-    let because = || {
-        let reason = report.reason.as_ref();
-        let told = reason.filter(|reason| reason.code != NOTHING_DONE || !report.errors.is_empty());
-        told.map(|reason| &reason.message)
-    };
-    let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said)).or_else(because);
-    with_reason(why.map_or("no result", String::as_str), report)
-}
-
-/// The same with what its reviewer said, what else caused it, and what there is of the work.
-fn why_not(report: &SupervisorOutput) -> String {
-    let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
-    let words: String = escalated(report).filter_map(words).collect();
-    let cause = cause(report).filter(|_| words.is_empty()).unwrap_or_default();
-    let left = if words.is_empty() { left_by(report) } else { String::new() };
-    format!("{}{words}{cause}{left}", why(report))
-}
-
-fn result_of(report: SupervisorOutput) -> Answer {
+fn result_of(mut report: SupervisorOutput) -> Answer {
     if !report.success {
-        return match was_refused(&report) {
-            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(&why(&report), &report) }),
-            false => Ok(json!({ "success": false, "reason": why_not(&report) })),
+        let message = match kind_of(&report) {
+            CallFailureKind::Error => return Ok(json!({ "success": false, "reason": why_not(&report) })),
+            CallFailureKind::HandedUp => why_not(&report),
+            _ => why_refused(&report),
         };
+        return Err(CallFailure { kind: kind_of(&report), message });
     }
     // Who has done its task and has nothing to show for it has done it.
-    let mut result = report.final_result.unwrap_or_default();
-    // What a limit has stopped is told with the words it left, as to whoever gives work to an agent of the same run.
-    let stopped = report.reason.filter(|reason| report.status == Phase::Partial.as_str() && reason.tasks.is_empty());
-    if let (Value::String(text), Some(reason)) = (&mut result, stopped) {
-        *text = format!("{text}\n[{}]", reason.message).trim_start().to_owned();
+    let mut result = report.final_result.take().unwrap_or_default();
+    // What a limit has stopped, or was lost, is told with the words that are there, as to whoever gives work to an agent of the
+    // same run.
+    let missing = missing(&report);
+    if let Value::String(text) = &mut result
+        && !missing.is_empty()
+    {
+        *text = format!("{text}\n[{}]", missing.join("; ")).trim_start().to_owned();
     }
     Ok(json!({ "result": result }))
-}
-
-/// What there is of its work, for whoever gave it: a part, or what was said in place of it.
-fn left_by(report: &SupervisorOutput) -> String {
-    const CHARS_MAX: usize = 8_000;
-    let is_empty = |result: &&Value| [Value::Null, json!({}), json!([])].contains(*result);
-    let result = report.final_result.as_ref().filter(|result| !is_empty(result)).map(text_of).unwrap_or_default();
-    let shown: String = result.trim().chars().take(CHARS_MAX).collect();
-    let more = if shown.len() < result.trim().len() { " ..." } else { "" };
-    if shown.is_empty() { String::new() } else { format!("; what there is of it: {shown}{more}") }
-}
-
-/// What is said of an end that no task is the cause of: the budget, for one.
-fn with_reason(why: &str, report: &SupervisorOutput) -> String {
-    let no_task = |reason: &&EndReason| reason.tasks.is_empty() && reason.code != NOTHING_DONE;
-    match report.reason.as_ref().filter(no_task).filter(|reason| !why.contains(&reason.message)) {
-        Some(reason) => format!("{why}: {}", reason.message),
-        None => why.to_owned(),
-    }
-}
-
-/// Why the tasks that are not done are not, where the run has no error of its own that says so.
-fn cause(report: &SupervisorOutput) -> Option<String> {
-    let reason = report.reason.as_ref().filter(|_| report.error.is_none())?;
-    let said: Vec<(&TaskId, &str)> = reason.tasks.iter().map(|task| (&task.task_id, task.why.as_str())).collect();
-    told(&said)
-}
-
-/// What is said of tasks, each by its name where there are several.
-fn told(tasks: &[(&TaskId, &str)]) -> Option<String> {
-    let said: Vec<&(&TaskId, &str)> = tasks.iter().filter(|(_, why)| !why.trim().is_empty()).collect();
-    match (tasks, said.as_slice()) {
-        (_, []) => None,
-        ([_], [(_, why)]) => Some(format!(" ({why})")),
-        (_, said) => {
-            let named: Vec<String> =
-                said.iter().take(EndReason::NAMED).map(|(task, why)| format!("{task}: {why}")).collect();
-            Some(format!(" ({})", named.join("; ")))
-        }
-    }
-}
-
-/// The tasks that its reviewer handed upward.
-fn escalated(report: &SupervisorOutput) -> impl Iterator<Item = &TaskReport> {
-    report.tasks.iter().filter(|task| task.status == TaskStatus::Escalated)
-}
-
-/// The same with what the person said.
-fn rejected(why: &str, report: &SupervisorOutput) -> String {
-    let said = |task: &'_ TaskReport| task.error.clone().filter(|said| !why.contains(said.as_str()));
-    let said: Vec<(&TaskId, String)> =
-        report.tasks.iter().filter_map(|task| Some((&task.task_id, said(task)?))).collect();
-    let said: Vec<(&TaskId, &str)> = said.iter().map(|(task, said)| (*task, said.as_str())).collect();
-    format!("{why}{}", told(&said).unwrap_or_default())
 }

@@ -80,7 +80,7 @@ fn cut_lists(output: &mut SupervisorOutput) {
     output.handed_up.truncate(LISTED_MAX);
     output.handed_up.iter_mut().for_each(|up| cut(&mut up.words));
     [&mut output.objective, &mut output.summary].into_iter().for_each(cut);
-    output.error.iter_mut().for_each(cut);
+    output.error.iter_mut().chain(output.so_far.iter_mut()).for_each(cut);
     for task in &mut output.tasks {
         cut(&mut task.title);
         task.error.iter_mut().for_each(cut);

@@ -18,6 +18,7 @@ mod asks;
 mod border;
 mod child_end;
 pub(crate) mod child_id;
+mod child_words;
 mod children;
 mod fitting;
 mod gate;

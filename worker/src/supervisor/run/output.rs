@@ -59,6 +59,12 @@ pub struct SupervisorOutput {
     /// What reviewers of runs below handed upward (FSS-25), whatever became of the tasks here that those runs were begun for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_up: Vec<HandedUp>,
+    /// A person has said no to a part of the work, here or below, or ended it: they are not asked about it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub said_no: bool,
+    /// Of a run that failed and has no result: what there is of its work beside its tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<String>,
     pub recruits: Value,
     /// Of a recruit: whom and what it wants of the team that it is in.
     #[serde(default, skip_serializing_if = "ForTeam::is_nothing")]
@@ -145,6 +151,8 @@ impl SupervisorRun {
             tasks: Vec::new(),
             errors: Vec::new(),
             handed_up: self.handed_up.clone(),
+            said_no: false,
+            so_far: None,
             recruits: json!(self.parts.team.members.results()),
             for_team: self.parts.team.for_above(),
             spec_hash: self.resolved.hash.clone(),
@@ -182,11 +190,12 @@ impl SupervisorRun {
 
     /// What the strategy knows of its outcome. Gives what is not done.
     fn fill(&self, output: &mut SupervisorOutput) -> Vec<NotDone> {
-        let Findings { tasks, not_done, errors, final_result, error, code, details } =
+        let Findings { tasks, not_done, errors, final_result, error, code, said_no, so_far, details } =
             self.strategy.findings(&self.account.balance());
         (output.tasks, output.errors, output.details) = (tasks, errors, details);
         output.errors.extend(self.left_below.iter().cloned());
         (output.final_result, output.error, output.code) = (final_result, error, code);
+        (output.said_no, output.so_far) = (said_no, so_far);
         if !output.tasks.is_empty() {
             let tasks: Vec<(&TaskId, TaskStatus)> =
                 output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();

@@ -27,7 +27,7 @@ use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::below::{Above, Below};
 use crate::supervisor::people::escalation::{Escalations, PlanShape};
 use crate::supervisor::people::interrupts::Interrupts;
-use crate::supervisor::people::plan_review::PlanReview;
+use crate::supervisor::people::plan_review::{PlanReview, PlanVerdict, ReviewStatus};
 use crate::supervisor::routing::{Route, RoutingInput, is_simple, route};
 use crate::supervisor::spec::{Money, PlanApproval, Ratio, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
@@ -132,13 +132,34 @@ fn several_work(plan: &PlannerOutput) -> bool {
     workers.len() > 1
 }
 
+impl RunGates {
+    /// Whether people have done all of a plan that they are shown by hand: there is nothing left that they could let begin, and
+    /// nobody is asked about it any longer.
+    fn is_done_by_hand(&mut self, plan: &TaskPlan, out: &mut Outbox) -> bool {
+        let shown = self.review.as_ref().is_none_or(|review| review.status() == ReviewStatus::Reviewing);
+        let over = plan.tasks.values().all(|task| task.status.is_terminal());
+        if !shown || !over || !plan.tasks.values().any(|task| task.by_human) {
+            return false;
+        }
+        const WHY: &str = "all of the plan was done by hand";
+        if let Some(review) = &mut self.review {
+            let (version, comment) = (review.version(), Some(WHY.to_owned()));
+            let verdict = PlanVerdict { version, approved: true, approver: String::new(), comment, shown: None };
+            // Of one that is open nothing is refused.
+            let _ = review.decide(verdict, out);
+        }
+        self.approvals.void(None, WHY, out);
+        true
+    }
+}
+
 impl Gates for RunGates {
     fn held(&self) -> Option<String> {
         self.why_held()
     }
 
     fn plan_needs_approval(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
-        self.plan_gate(plan, complexity_bp, out)
+        !self.is_done_by_hand(plan, out) && self.plan_gate(plan, complexity_bp, out)
     }
 
     fn plan_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
