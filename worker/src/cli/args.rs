@@ -278,7 +278,7 @@ pub enum WorkflowVerb {
     /// Resume a paused run, or try the code of a held run again.
     #[command(visible_alias = "unpause")]
     Resume(batch::ManyArgs),
-    /// Take over a supervisor: it starts nothing until you release it, and you can do its tasks by hand (`plan complete`).
+    /// Take over a supervisor: it starts nothing until you release it, and you can do tasks of its plan by hand (`plan complete`).
     Takeover(control::ControlArgs),
     /// Give back a supervisor that you took over.
     Release(control::ControlArgs),

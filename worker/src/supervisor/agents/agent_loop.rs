@@ -1,7 +1,7 @@
 //! The loop itself: what comes in, by key, and what it is for.
 //!
-//! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say` and
-//! `cancel` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
+//! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say` (in
+//! `words`) and `cancel` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
 //!
 //! Invariant: who asked for something is read from its key; each key that was asked for is waited for once; an answer to any
 //! other key changes nothing and is noted as dropped. While the run stands still (`Outbox::is_held`) nothing starts, and what
@@ -19,7 +19,7 @@ use super::message::{Message, all_answered};
 use super::processes::Process;
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
-use super::session::{Doing, Session, SessionPlace};
+use super::session::{Session, SessionPlace};
 use super::steps::StepsRun;
 use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::core::key::{AgentsKey, CrewAsk, Key, SessionAsk};
@@ -49,9 +49,12 @@ pub struct AgentLoop {
     pub(super) remembered: BTreeMap<String, Vec<Message>>,
     /// What people are asked. What else is waited for stands in the outbox.
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
-    /// What a person said while the root was at work: it is told before its next step.
+    /// What a person said while the root was at work: it is told before its next step, or begins its next turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
+    /// What guards have answered to words that no agent was told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) blocked: Vec<String>,
     pub(super) work: Workload,
     /// Tool calls charged to this task, and to the conversation as a whole.
     pub(super) charged_task: u32,
@@ -134,6 +137,7 @@ impl AgentLoop {
             remembered: input.memories.clone(),
             humans: BTreeMap::new(),
             words: Vec::new(),
+            blocked: Vec::new(),
             work,
             charged_task: 0,
             charged_thread: input.charged_thread,
@@ -177,6 +181,7 @@ impl AgentLoop {
             },
             None => out.note(NoteKind::AttemptDropped, json!({"key": key})),
         }
+        self.ask_nobody_in_vain(out);
         self.keep_time(out);
     }
 
@@ -193,6 +198,7 @@ impl AgentLoop {
             }
             _ => {}
         }
+        self.ask_nobody_in_vain(out);
         self.keep_time(out);
     }
 
@@ -223,6 +229,7 @@ impl AgentLoop {
         {
             self.person_answered(key, asker, answer, out);
         }
+        self.ask_nobody_in_vain(out);
         self.keep_time(out);
     }
 
@@ -252,37 +259,12 @@ impl AgentLoop {
         }
     }
 
-    /// The user goes on after an answer: a new turn of the same conversation. Refused while one is under way.
-    pub fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
-        let Workload::Conversation { root } = self.work else { return false };
-        if !self.sessions.contains_key(&root) {
-            return false;
-        }
-        if self.outcome.is_none() || out.is_held() {
-            self.words.push(text.to_owned());
-            return true;
-        }
-        (self.outcome, self.cut, self.refused) = (None, None, false);
-        self.charged_task = 0;
-        (self.steps, self.limit_told) = (0, false);
-        self.selected.clear();
-        // What was cut short before is no part of what is asked now.
-        self.cut_turns.clear();
-        self.bounded.clear();
-        if let Some(session) = self.sessions.get_mut(&root) {
-            session.messages = all_answered(std::mem::take(&mut session.messages));
-            session.messages.push(Message::user(text));
-            session.doing = Doing::Waiting;
-        }
-        self.begin_turn(root, out);
-        true
-    }
-
     /// While the run stands still nothing starts; what is under way ends, and no delegation is given up. When it goes on,
-    /// whoever has found a memory free begins.
+    /// whoever has found a memory free begins, and so does what people have said meanwhile.
     pub fn held_or_not(&mut self, out: &mut Outbox) {
         if !out.is_held() {
             self.next_of_all(out);
+            self.hear_late_words(out);
         }
         self.keep_time(out);
     }
@@ -290,6 +272,7 @@ impl AgentLoop {
     /// Ends everything that is under way, background processes too.
     pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
         self.humans.clear();
+        self.words.clear();
         for key in waits(out) {
             retract(key, out);
         }

@@ -37,6 +37,9 @@ pub struct TaskOutput {
     pub text: String,
     #[serde(default)]
     pub skipped: bool,
+    /// What a person said who did not let it begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<String>,
 }
 
 /// Everything that is needed to go on later, or elsewhere.
@@ -236,10 +239,11 @@ impl CrewRun {
             CrewStart::After(task, of) => (of.outputs, of.lineage, position(&crew, &task)? + 1),
             CrewStart::Restore(checkpoint) => (checkpoint.outputs, checkpoint.lineage, crew.tasks.len()),
         };
-        let mut outputs = BTreeMap::new();
+        let (mut outputs, mut denied) = (BTreeMap::new(), BTreeMap::new());
         for output in given {
             let at = position(&crew, &output.task)?;
             if at < until {
+                denied.extend(output.denied.clone().map(|why| (at, why)));
                 outputs.insert(at, output);
             }
         }
@@ -252,7 +256,7 @@ impl CrewRun {
             attempts: BTreeMap::new(),
             failed: None,
             validation_tries: crew.validation_tries,
-            denied: BTreeMap::new(),
+            denied,
         })
     }
 

@@ -290,7 +290,8 @@ impl AgentLoop {
         let task = run.tasks[at].id.clone();
         let to = if skipped { "skipped" } else { "completed" };
         out.note(NoteKind::TaskStatusChanged, json!({"task": task, "to": to, "by": "crew"}));
-        run.outputs.insert(at, TaskOutput { task, text, skipped });
+        let denied = run.denied.get(&at).cloned();
+        run.outputs.insert(at, TaskOutput { task, text, skipped, denied });
     }
 
     /// A crew that cannot go on ends everything that is under way.

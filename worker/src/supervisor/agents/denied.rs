@@ -100,11 +100,10 @@ impl AgentLoop {
 
     /// Whether nothing has come of a session that ends with this text.
     fn is_nothing(&self, session: &Session, text: &str) -> bool {
-        let own = |message: &Message| message.role == MessageRole::Assistant && message.tag.is_none();
         // What was said beside the call that was denied, and before it, is no answer to the no.
         let added = session.added();
         let from = added.iter().position(|message| message.role == MessageRole::Tool).unwrap_or(added.len());
-        let spoke = || added[from..].iter().any(|message| own(message) && !message.text().trim().is_empty());
+        let spoke = || added[from..].iter().any(Message::says_something);
         match (&self.work, session.home) {
             // Without words there is no output, whatever was done before.
             (Workload::Crew(_), Home::Root { .. }) => text.trim().is_empty(),

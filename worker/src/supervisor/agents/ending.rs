@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
-use super::message::{Message, MessageRole, Variables};
+use super::message::{Message, Variables};
 use super::refusal::SessionFailure;
 use super::session::{Doing, Home, Running, Session};
 use crate::agent::turn::CallState;
@@ -55,6 +55,7 @@ impl AgentLoop {
     pub(super) fn root_ended(&mut self, seq: u32, result: Result<String, SessionFailure>, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
         let Home::Root { item } = session.home else { return };
+        let last_word = session.last_word;
         let result = match result {
             // What the next step is told would be made of nothing.
             Ok(text) if matches!(self.work, Workload::Steps(_)) && !session.has_something(&text) => {
@@ -66,7 +67,11 @@ impl AgentLoop {
         match self.work {
             Workload::Conversation { .. } => {
                 self.refused = result.as_ref().is_err_and(SessionFailure::is_refusal);
+                let is_over = result.is_err() || last_word;
                 self.outcome = Some(self.outcome_of(result.map(Value::String)));
+                if !is_over {
+                    self.hear_late_words(out);
+                }
             }
             Workload::Crew(_) => self.task_answered(item, result, out),
             Workload::Steps(_) => self.step_ended(item, result, out),
@@ -99,12 +104,8 @@ impl AgentLoop {
         match &self.work {
             Workload::Conversation { root } => {
                 let calls = || outcome.messages.last().is_some_and(|last| !last.tool_calls.is_empty());
-                let words = |message: &Message| {
-                    let own = message.role == MessageRole::Assistant && message.tag.is_none();
-                    own && message.content.as_deref().is_some_and(said)
-                };
                 outcome.result.as_str().is_some_and(said)
-                    || outcome.messages.iter().any(words)
+                    || outcome.messages.iter().any(Message::says_something)
                     || self.sessions.get(root).is_some_and(|root| root.gave)
                     || (!self.rules.execute_tools && calls())
             }

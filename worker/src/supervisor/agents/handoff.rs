@@ -66,11 +66,11 @@ impl AgentLoop {
         if rules.messages && rules.back_messages {
             outputs.extend(back_messages(rules, supervisor, agent));
         }
-        let said = |message: &Message| message.role == MessageRole::Assistant && !message.text().trim().is_empty();
         ToolOutcome {
             content: transferred(&agent.agent),
             ok: result.is_ok(),
-            worked: result.is_ok_and(|text| agent.has_something(&text) || agent.added().iter().any(said)),
+            worked: result
+                .is_ok_and(|text| agent.has_something(&text) || agent.added().iter().any(Message::says_something)),
             variables: agent.variables.clone(),
             outputs,
             hidden: !rules.messages,
@@ -90,7 +90,9 @@ impl AgentLoop {
                 && name.to_lowercase() == from.to_lowercase()
         };
         let own = || messages.iter().rev().filter(by);
-        if let Some(message) = own().find(|message| !message.text().trim().is_empty()) {
+        if let Some(message) =
+            own().find(|message| !message.text().trim().is_empty() && message.tag != Some(Tag::Question))
+        {
             let text = message.text().to_owned();
             let end = match message.tag {
                 Some(Tag::Failed) => TurnEnd::ForwardFailure { text, refused: false },

@@ -3,6 +3,7 @@
 //! Invariant: an answer is decoded strictly: an unknown or ill-typed field is an error that names it, and nothing of such
 //! an answer is used. Arguments of a tool that are no JSON object are kept as they came, for the model to see.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,8 @@ pub enum Tag {
     Failed,
     /// The same of one whose work a person has refused.
     Refused,
+    /// What an agent asks a person, and nothing beside it: whoever only asks has said nothing yet. No model is told of it.
+    Question,
 }
 
 impl Message {
@@ -82,6 +85,10 @@ impl Message {
     pub fn tool(call: &ToolCall, content: impl Into<String>) -> Self {
         let (name, id) = (Some(call.name.clone()), Some(call.id.clone()));
         Message { name, tool_call_id: id, ..Message::new(MessageRole::Tool, content) }
+    }
+    /// Whether an agent has said something with it.
+    pub(super) fn says_something(&self) -> bool {
+        self.role == MessageRole::Assistant && self.tag.is_none() && !self.text().trim().is_empty()
     }
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
@@ -356,6 +363,19 @@ pub(crate) fn all_answered(messages: Vec<Message>) -> Vec<Message> {
 
 fn unanswered(call: ToolCall) -> Message {
     Message::tool(&call, format!("Error: the run ended before {} had answered", call.name))
+}
+
+/// The messages as models are told them.
+pub(super) fn as_told(messages: &[Message]) -> Cow<'_, [Message]> {
+    let asks = |message: &Message| message.tag == Some(Tag::Question);
+    if !messages.iter().any(asks) {
+        return Cow::Borrowed(messages);
+    }
+    let told = messages
+        .iter()
+        .cloned()
+        .map(|message| Message { tag: message.tag.filter(|tag| *tag != Tag::Question), ..message });
+    Cow::Owned(told.collect())
 }
 
 /// What the tool message of a hand-off says: `{"assistant": "name"}`.

@@ -37,6 +37,7 @@ mod refusal;
 mod rules;
 mod session;
 mod step_context;
+mod step_limit;
 mod steps;
 mod strategy;
 #[cfg(test)]
@@ -45,6 +46,7 @@ mod todos;
 mod toolbox;
 mod turn;
 mod view;
+mod words;
 
 pub use super::spec::tool_names::{Builtin, handoff_name, sanitized};
 pub use super::spec::{CrewTask, OutputCondition};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Message, MessageRole, ToolCall, Variables};
+use super::message::{Message, MessageRole, Tag, ToolCall, Variables};
 use super::todos::Todo;
 use crate::agent::turn::{CallWatch, ToolCalls};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
@@ -262,7 +262,9 @@ impl Session {
     }
     /// What the agent has said in this turn, the text that stands when it may not go on.
     pub(crate) fn text_so_far(&self) -> String {
-        let said = |message: &&Message| message.role == MessageRole::Assistant && !message.text().is_empty();
+        let asks = |message: &Message| message.tag == Some(Tag::Question);
+        let said =
+            |message: &&Message| message.role == MessageRole::Assistant && !message.text().is_empty() && !asks(message);
         self.added().iter().filter(said).map(Message::text).collect::<Vec<_>>().join("\n")
     }
     /// Whether anything has come of it in this turn, by its own words or by what others did for it.

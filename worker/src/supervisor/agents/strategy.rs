@@ -13,6 +13,7 @@ use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::asker::{AnswerShape, Asker, CallTime};
 use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
+use crate::supervisor::core::plan_control::{NoPlan, PlanControl};
 use crate::supervisor::core::strategy::{
     Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TASK_REJECTED, TaskReport,
 };
@@ -126,6 +127,9 @@ impl<G> Strategy<G> for AgentLoop {
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.errors.extend(self.failed_below.values().cloned());
+            findings
+                .errors
+                .extend(self.blocked.iter().map(|said| format!("a policy blocked what a person said: {said}")));
             findings.errors.extend(self.cut_turns.values().chain(self.bounded.values()).cloned());
             if outcome.policy_blocked {
                 // CUG-39: what was said is the policy's, and nothing was done.
@@ -168,6 +172,12 @@ impl<G> Strategy<G> for AgentLoop {
         self.sessions_view().iter().map(row).collect()
     }
 
+    fn plan_control(&mut self) -> Result<&mut dyn PlanControl<G>, NoPlan> {
+        match self.work {
+            Workload::Crew(_) => Err(NoPlan::Listed),
+            Workload::Conversation { .. } | Workload::Steps(_) => Err(NoPlan::NoTasks),
+        }
+    }
     fn people_needed(&self) -> Vec<OpenQuestion> {
         let open = |(key, asked): (&AgentsKey, &HumanNeeded)| {
             let payload = match &asked.kind {

@@ -88,27 +88,23 @@ impl AgentLoop {
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
         if matches!(session.home, Home::Root { .. }) {
             session.task.clone_from(&request);
-            if let Some((policy, response)) = policies::blocked(&self.rules.policies, &request) {
-                out.note(NoteKind::ActionRefused, json!({"policy": policy.id, "request": request}));
-                let message = Message::assistant(&session.agent, response);
-                session.messages.push(message);
-                let response = response.to_owned();
-                self.blocked_by_policy(seq, response, out);
-                return;
+            if let Some(response) = self.blocked_words(&request, out) {
+                return self.answered_by_policy(seq, response, out);
             }
+            let Some(session) = self.sessions.get_mut(&seq) else { return };
             (session.guidance, session.order) = policies::playbooks(&self.rules.policies, &request);
         }
         self.begin_step(seq, out);
     }
 
-    fn blocked_by_policy(&mut self, seq: u32, response: String, out: &mut Outbox) {
+    pub(super) fn blocked_by_policy(&mut self, seq: u32, response: String, out: &mut Outbox) {
         if !matches!(self.work, Workload::Conversation { .. }) {
             self.ended(seq, Err(SessionFailure::Policy(response)), out);
             return;
         }
         self.closed(seq, true, out);
         let outcome = self.outcome_of(Ok(Value::String(response)));
-        self.outcome = Some(AgentOutcome { policy_blocked: true, selected_agents: Vec::new(), ..outcome });
+        self.outcome = Some(AgentOutcome { policy_blocked: true, ..outcome });
     }
 
     fn is_root(&self, seq: u32) -> bool {
@@ -143,17 +139,7 @@ impl AgentLoop {
                     };
                     return self.stopped(seq, told, out);
                 }
-                OnLimit::StepLimit | OnLimit::RecursionLimit => {
-                    let text = self.rules.limit.text();
-                    if !self.limit_told {
-                        let data = json!({"session": session.id, "what": "steps", "used": used});
-                        out.note(NoteKind::BudgetExhausted, data);
-                    }
-                    self.limit_told = self.rules.limit.count == LoopCount::Steps;
-                    let why = self.at_limit(seq, text);
-                    self.ended(seq, Err(why), out);
-                    return;
-                }
+                OnLimit::StepLimit | OnLimit::RecursionLimit => return self.out_of_steps(seq, used, out),
                 OnLimit::Synthesize => {
                     out.note(NoteKind::BudgetExhausted, json!({"session": session.id, "what": "turns", "used": used}));
                 }
@@ -195,7 +181,7 @@ impl AgentLoop {
             task: Cow::Borrowed(&session.task),
             model: model.clone(),
             instructions: Cow::Borrowed(&instructions),
-            messages: Cow::Borrowed(session.messages.as_slice()),
+            messages: super::message::as_told(&session.messages),
             tools,
             parallel_tool_calls: self.rules.parallel_tool_calls,
             last_word: session.last_word,
@@ -280,7 +266,8 @@ impl AgentLoop {
         let question = question.unwrap_or_else(|| text_of(&payload));
         let key = session.key(SessionAsk::Question { step: session.steps_total });
         let said = beside.iter().chain([&question]).map(String::as_str).collect::<Vec<_>>().join("\n\n");
-        session.messages.push(Message::assistant(agent, said));
+        let tag = beside.is_none().then_some(Tag::Question);
+        session.messages.push(Message { tag, ..Message::assistant(agent, said) });
         session.doing = Doing::Thinking { key: key.clone() };
         let kind = HumanKind::Question { payload };
         let needed = HumanNeeded {
@@ -291,13 +278,6 @@ impl AgentLoop {
             about: beside.unwrap_or_default(),
         };
         self.humans.insert(key, needed);
-    }
-
-    pub(super) fn told_by_person(&mut self, seq: u32, answer: &str, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(&seq) else { return };
-        session.messages.push(Message::user(answer));
-        session.denials.clear();
-        self.begin_step(seq, out);
     }
 
     fn said(&mut self, seq: u32, agent: &str, answer: AgentAnswer, out: &mut Outbox) {

@@ -22,6 +22,8 @@ impl GroupChat {
         }
         self.drop_ask(out);
         self.refused.clear();
+        // Why the final answer was to be given is so no longer.
+        self.unsatisfied = false;
         let admin = self.rules.admin_name.clone();
         match self.agent(&admin).is_some() {
             true => self.speak(&admin, "interrupt", out),
@@ -38,7 +40,10 @@ impl GroupChat {
             return Err(ChatError::Ended);
         }
         self.drop_ask(out);
-        self.turns += 1;
+        // While an orchestrator thinks nobody has a turn that these words could take.
+        self.turns += u32::from(!matches!(self.stage, ChatPhase::Ledger(_)));
+        // Why the final answer was to be given is so no longer.
+        self.unsatisfied = false;
         self.last = Some(self.rules.admin_name.clone());
         let message = ChatMessage::new(self.rules.admin_name.clone(), text);
         let ends = self.terminates(&message);

@@ -152,7 +152,7 @@ impl GroupChat {
     }
 
     fn idle(rules: ChatRules, agents: Vec<ChatAgent>) -> Result<GroupChat, ChatError> {
-        rules.check(&agents)?;
+        let rules = rules.among(&agents)?;
         Ok(GroupChat {
             rules,
             agents,

@@ -123,6 +123,10 @@ enum LedgerUnread {
 impl GroupChat {
     /// After a message: the next round, or the first plan. What was said until there is one is the task.
     pub(super) fn orchestrate(&mut self, out: &mut Outbox) {
+        if self.ledger.planned && self.is_stuck() {
+            // A person took the word while the new plan was made: it is made with their words.
+            return self.ask_orchestrator(OrchestratorStep::FactsUpdate, 1, out);
+        }
         if self.ledger.planned {
             return self.ask_progress(1, out);
         }
@@ -130,6 +134,11 @@ impl GroupChat {
         self.ledger.task = task.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join(" ");
         self.ledger.stalls = 0;
         self.ask_orchestrator(OrchestratorStep::Facts, 1, out);
+    }
+
+    /// Whether there are too many stalls for the plan that there is.
+    fn is_stuck(&self) -> bool {
+        self.ledger.stalls >= self.rules.max_stalls
     }
 
     /// Tells what there is, for this reason.
@@ -222,7 +231,11 @@ impl GroupChat {
 
     /// A new conversation begins with the task ledger; what was said before stays in the record.
     fn enter_outer_loop(&mut self, out: &mut Outbox) {
-        self.ledger.planned = true;
+        if std::mem::replace(&mut self.ledger.planned, true) {
+            // The new plan gets as many stalls as the first one had.
+            self.ledger.stalls = 0;
+            out.note(NoteKind::PlanRevised, json!({ "reason": "stalled", "round": self.ledger.rounds }));
+        }
         self.seen_from = self.messages.len();
         let TaskLedger { task, facts, plan, .. } = &self.ledger;
         let ledger = text::task_ledger(task, &text::roles(&self.agents), facts, plan);
@@ -242,10 +255,7 @@ impl GroupChat {
             Ok(LedgerDecision::Next { stalled, speaker, instruction }) => {
                 let stalls = self.ledger.stalls;
                 self.ledger.stalls = if stalled { stalls + 1 } else { stalls.saturating_sub(1) };
-                if self.ledger.stalls >= self.rules.max_stalls {
-                    // The new plan gets as many stalls as the first one had.
-                    self.ledger.stalls = 0;
-                    out.note(NoteKind::PlanRevised, json!({ "reason": "stalled", "round": self.ledger.rounds }));
+                if self.is_stuck() {
                     return self.ask_orchestrator(OrchestratorStep::FactsUpdate, 1, out);
                 }
                 self.store(ChatMessage::new(self.rules.manager.clone(), instruction), out);

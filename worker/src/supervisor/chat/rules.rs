@@ -135,6 +135,12 @@ impl ChatRules {
     pub(super) fn attempts(&self) -> u32 {
         self.max_retries_for_selecting_speaker.saturating_add(1)
     }
+    /// The rules as they are in a chat of these agents, if it may start: whoever takes part is handed the word and ends nothing.
+    pub(super) fn among(mut self, agents: &[ChatAgent]) -> Result<Self, ChatError> {
+        self.check(agents)?;
+        self.termination_handoff = self.termination_handoff.filter(|to| !agents.iter().any(|agent| agent.name == *to));
+        Ok(self)
+    }
     /// What a chat of these agents is refused for.
     pub(super) fn check(&self, agents: &[ChatAgent]) -> Result<(), ChatError> {
         if !self.manager_tools.is_empty() {

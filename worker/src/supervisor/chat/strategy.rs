@@ -90,9 +90,9 @@ impl<G> Strategy<G> for GroupChat {
     }
     fn findings(&self, _budget: &Balance) -> Findings {
         let Some(outcome) = self.outcome() else { return Findings::default() };
-        // What the run was told is no result of it, and neither is what an orchestrator told the team.
+        // What the run was told is no result of it, by whomever, and neither is what an orchestrator told the team.
         let spoken = self.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
-        let last = outcome.messages.iter().rfind(|message| !self.is_about_turn(message) && !self.is_order(message));
+        let last = outcome.messages.iter().rfind(|message| !self.is_of_people(message) && !self.is_order(message));
         let last = last.filter(|_| spoken);
         Findings {
             final_result: last.map(|message| json!(message.content)),

@@ -131,17 +131,14 @@ impl GroupChat {
     pub fn agents(&self) -> &[ChatAgent] {
         &self.agents
     }
-    /// Whether anything was said in this run beyond what it was opened with: by a participant, by a person, or as the final
-    /// answer of an orchestrator that needed nobody (AGC-18). What it tells the team is nothing yet, and neither is the bare
-    /// word that somebody hands over, nor what it answers where all that it asked for was lost.
+    /// Whether anything was said in this run beyond what it was opened with: by a participant, or as the final answer of an
+    /// orchestrator that needed nobody (AGC-18). What it tells the team is nothing yet, and neither is what people say, the
+    /// bare word that somebody hands over, nor what an orchestrator answers where all that it asked for was lost.
     pub fn has_spoken(&self) -> bool {
         let since = self.messages.iter().skip(self.run_from + self.opened);
         since.filter(|message| !message.content.trim().is_empty()).any(|message| {
-            match self.of_people.get(&message.index) {
-                Some(of) => *of == OfPeople::Interruption,
-                None if message.is_bare_hand_off() => false,
-                None => self.agent(&message.from).is_some() || self.is_final_answer(message),
-            }
+            let by_team = !self.is_of_people(message) && !message.is_bare_hand_off();
+            by_team && (self.agent(&message.from).is_some() || self.is_final_answer(message))
         })
     }
     /// The last message of an orchestrator that has answered, and has asked nobody for anything.
@@ -167,9 +164,9 @@ impl GroupChat {
         let run_from = u32::try_from(self.run_from).unwrap_or(u32::MAX);
         self.of_people.range(run_from..).map(|(_, of)| *of)
     }
-    /// Whether this message only tells of a turn that a person did not let begin, or what they want of it.
-    pub(super) fn is_about_turn(&self, message: &ChatMessage) -> bool {
-        self.of_people.get(&message.index).is_some_and(|of| *of != OfPeople::Interruption)
+    /// Whether a person said this, or it tells of what they said: it is nothing that the team has made.
+    pub(super) fn is_of_people(&self, message: &ChatMessage) -> bool {
+        self.of_people.contains_key(&message.index)
     }
     /// Whether this is what an orchestrator told its team, and not what it told of the work in the end.
     pub(super) fn is_order(&self, message: &ChatMessage) -> bool {

@@ -12,8 +12,15 @@ use crate::supervisor::task::Actor;
 
 /// What is wanted of a plan is wanted of a run that has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this kind of run has no plan of tasks")]
-pub struct NoPlan;
+pub enum NoPlan {
+    #[error("this kind of run has no plan of tasks")]
+    NoTasks,
+    /// It has tasks, and they are no plan.
+    #[error(
+        "its tasks are done by its agents, one after the other as they are listed: nobody does one by hand or changes the list"
+    )]
+    Listed,
+}
 
 /// See the module. `G` is what holds a strategy back before a step.
 pub trait PlanControl<G: ?Sized> {

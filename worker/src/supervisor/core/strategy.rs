@@ -240,7 +240,7 @@ pub trait Strategy<G: ?Sized>: Asker {
     }
     /// The plan in the hands of people and the team.
     fn plan_control(&mut self) -> Result<&mut dyn PlanControl<G>, NoPlan> {
-        Err(NoPlan)
+        Err(NoPlan::NoTasks)
     }
     /// The place in the plan, from 1, of the next task that is not over and does not run.
     fn next_step(&self) -> Option<u32> {

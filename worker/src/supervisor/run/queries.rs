@@ -2,7 +2,7 @@
 //!
 //! Invariant: answers are copies made from the state; asking changes nothing and writes no event.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::core::call_context::parts_of;
 use crate::supervisor::core::key::GraphKey;
+use crate::supervisor::core::plan_control::NoPlan;
 use crate::supervisor::core::strategy::TaskReport;
 use crate::supervisor::graph::WhyNotRunning;
 use crate::supervisor::model::{Task, TaskId};
@@ -158,7 +159,7 @@ impl SupervisorRun {
             "native_view" => self.native_view(value),
             _ => {
                 let (id, tasks) = (named_task(value), self.reported());
-                let no_plan = || refusal("NoPlan", "this kind of run has no plan of tasks");
+                let no_plan = || refusal("NoPlan", NoPlan::NoTasks.to_string());
                 let found = tasks.iter().find(|task| task.task_id.as_str() == id);
                 match found {
                     None if tasks.is_empty() => Err(no_plan()),
@@ -170,16 +171,41 @@ impl SupervisorRun {
                     Some(task) => Ok(json!(WhyNotRunning {
                         task: task.task_id.clone(),
                         status: task.status,
-                        reasons: task.error.iter().cloned().collect(),
+                        reasons: self.why_listed_waits(task, &tasks),
                     })),
                 }
             }
         }
     }
 
-    /// The tasks as the report tells them.
+    /// The tasks as the report tells them. One that waits for an approval of its start has not begun.
     fn reported(&self) -> Vec<TaskReport> {
-        self.strategy.findings(&self.account.balance()).tasks
+        let mut tasks = self.strategy.findings(&self.account.balance()).tasks;
+        let asked: BTreeSet<&TaskId> =
+            self.parts.approvals.pending().filter_map(|asked| asked.task_id.as_ref()).collect();
+        for task in tasks.iter_mut().filter(|task| task.status == TaskStatus::Running && asked.contains(&task.task_id))
+        {
+            task.status = TaskStatus::AwaitingApproval;
+            task.attempts = task.attempts.saturating_sub(1);
+        }
+        tasks
+    }
+
+    /// Why a task of a list is not done, in the order in which that would have to be lifted.
+    fn why_listed_waits(&self, task: &TaskReport, tasks: &[TaskReport]) -> Vec<String> {
+        let mut reasons: Vec<String> = task.error.iter().cloned().collect();
+        if task.status.is_terminal() {
+            return reasons;
+        }
+        reasons.extend(self.parts.control.held_because());
+        if task.status == TaskStatus::AwaitingApproval {
+            reasons.push("waits for an approval".to_owned());
+        }
+        let before =
+            tasks.iter().take_while(|other| other.task_id != task.task_id && task.status == TaskStatus::Pending);
+        let open = before.filter(|other| !other.status.is_terminal());
+        reasons.extend(open.map(|other| format!("waits for task {} ({})", other.task_id, other.status)));
+        reasons
     }
 
     /// Asked on a copy: the gates answer as they would, and leave no trace.
@@ -221,7 +247,7 @@ impl SupervisorRun {
                 .ok_or_else(|| refusal("UnknownSystem", unknown_system(name)))?,
         };
         let name = named.or(own).unwrap_or_else(|| words.as_str().to_owned());
-        let plan = self.strategy.plan().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
+        let plan = self.strategy.plan().ok_or_else(|| refusal("NoPlan", NoPlan::NoTasks.to_string()))?;
         let tasks = plan.in_order();
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
         let mut rows = native_view(system, shown);

@@ -254,6 +254,12 @@ fn chat(spec: &SupervisorSpec) -> CheckResult {
                    'tools' config in 'llm_config' you passed in.";
         return Err(FieldError::at("supervisor", why));
     }
+    // AGC-21: somebody outside is meant.
+    if let Some(name) = spec.handoff.termination.as_deref().filter(|name| spec.agent(name).is_some()) {
+        let why =
+            format!("`{name}` takes part in the chat: a hand-off to a participant gives it the word and ends nothing");
+        return Err(FieldError::at("handoff.termination", why));
+    }
     let speaker = &spec.speaker;
     if speaker.transitions.is_empty() {
         return match speaker.transitions_type {

@@ -309,7 +309,7 @@ fn a_person_is_asked_before_an_output_is_accepted() {
 }
 
 fn output(task: &str) -> TaskOutput {
-    TaskOutput { task: task.to_owned(), text: format!("old {task}"), skipped: false }
+    TaskOutput { task: task.to_owned(), text: format!("old {task}"), skipped: false, denied: None }
 }
 
 /// CRW-11: a replay takes earlier outputs as they are and goes on from a task, or after it; an unknown task is said.
