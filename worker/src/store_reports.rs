@@ -2,7 +2,7 @@
 //!
 //! Invariant: a field keeps its name and its meaning; new ones may come.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
