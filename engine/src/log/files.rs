@@ -33,17 +33,17 @@ use super::epoch::StoreOrigin;
 use super::error::StorageError;
 pub(crate) use super::format::StoreFormat;
 use super::format::{parse, print};
+use super::mounts::network_filesystem;
 use super::sled_format::source::read_whole;
 use super::{FORMAT_VERSION, is_entry_of_store, private, swap};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::RunId;
 
-/// In the list of held runs: of this one there is only its id, which nothing else in the directory knows.
-pub(crate) const NOTHING_LEFT: &str = "nothing is left of it but its id";
-
 /// How long to wait for a lock that a process that just ended may still hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(700);
-const NETWORK_FILESYSTEMS: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ncpfs"];
+
+/// In the list of held runs: of this one there is only its id, which nothing else in the directory knows.
+pub(crate) const NOTHING_LEFT: &str = "nothing is left of it but its id";
 
 /// The list of held runs, read once: it was written before the directory was opened, and stays as it is.
 #[derive(Debug, Default)]
@@ -336,23 +336,6 @@ impl DataDir {
         write().inspect_err(|_| _ = fs::remove_file(&temporary))?;
         sync_dir(&self.root)
     }
-}
-
-/// The type of the file system a path lies on, if it is one of the network.
-fn network_filesystem(path: &Path) -> Option<String> {
-    // The nearest ancestor that exists decides where a new directory would go.
-    let path = path.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok())?;
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mut nearest: Option<(usize, &str)> = None;
-    for line in mounts.lines() {
-        let mut fields = line.split(' ');
-        let (Some(_), Some(point), Some(kind)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        let point = point.replace("\\040", " ");
-        if path.starts_with(&point) && nearest.is_none_or(|(length, _)| point.len() >= length) {
-            nearest = Some((point.len(), kind));
-        }
-    }
-    nearest.map(|(_, kind)| kind).filter(|kind| NETWORK_FILESYSTEMS.contains(kind)).map(str::to_owned)
 }
 
 /// Makes the entries of a directory durable.

@@ -40,6 +40,7 @@ mod index;
 mod journal;
 mod look;
 mod memory;
+mod mounts;
 mod packing;
 mod parts;
 mod private;

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::StorageError;
 use super::files::{DataDir, sync_dir};
+use super::mounts::is_mount_point;
 use super::private;
 use super::sled_format::source::read_whole;
 
@@ -45,7 +46,7 @@ pub(crate) fn is_movable(dir: &DataDir) -> Result<(), StorageError> {
     let root = fs::metadata(&dir.root).map_err(|why| StorageError::io("look at", &dir.root, &why))?;
     for path in PARTS.iter().map(|part| dir.root.join(part)) {
         match look(&path) {
-            Ok(about) if about.is_symlink() || about.dev() != root.dev() => {
+            Ok(about) if about.is_symlink() || about.dev() != root.dev() || is_mount_point(&path) => {
                 let detail = "it is a link or another file system, and cannot be put aside by a rename; make the copy in a \
                     new directory (`--to`)";
                 return Err(taken(&path, detail));

@@ -18,6 +18,7 @@
 mod archive;
 mod chain;
 mod find;
+mod index;
 mod proven;
 mod runs;
 mod write;
@@ -166,6 +167,9 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         damage.push(format!("{}: at byte {at}: the record there is not whole", path.display()));
     }
     let mut saved = runs::put_together(&found, &chosen, from);
+    if let Some(why) = saved.not_permitted.take() {
+        return Err(why);
+    }
     if !saved.archive_adds_up && chosen.archives.is_some() {
         let db = from.sled().join("db");
         damage.push(format!("{}: the archived turns do not add up to what the log recorded", db.display()));

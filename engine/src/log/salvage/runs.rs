@@ -20,12 +20,11 @@ use std::path::Path;
 use super::archive::Archive;
 use super::chain::ChosenGroups;
 use super::find::Salvageable;
+use super::index::{SalvagedIndex, known_info, removed};
 use super::write::read_whole;
-use crate::log::Shelf;
 use crate::log::archive::Segment;
 use crate::log::blob::{BlobFiles, BlobHash};
-use crate::log::chain::SetHash;
-use crate::log::checkpoint::StoredRun;
+use crate::log::error::StorageError;
 use crate::log::files::{DataDir, NOTHING_LEFT};
 use crate::log::group::Record;
 use crate::log::stored::{blobs_of, mark_lost};
@@ -46,6 +45,8 @@ pub(super) struct SavedRuns {
     pub(super) blob_damage: Vec<String>,
     /// How many runs are hit by what groups and segments have lost, payloads not counted.
     pub(super) hit_by_gaps: usize,
+    /// A payload that another user owns: nothing is said of it.
+    pub(super) not_permitted: Option<StorageError>,
     /// How many runs there were more, of which nothing is left: at least so many.
     pub(super) unnamed: u64,
 }
@@ -97,80 +98,6 @@ pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &Dat
     saved.hit_by_gaps = saved.nothing_left.len() + saved.runs.values().filter(|run| run.held.is_some()).count();
     saved.check_blobs(dir);
     saved
-}
-
-/// What the index says of a run, in the entry of its shelf.
-fn known_info(found: &Salvageable, run: RunId) -> Option<RunInfo> {
-    let entry = |shelf: Shelf| found.index.get([[shelf as u8].as_slice(), &run.0].concat().as_slice());
-    let info =
-        [Shelf::Open, Shelf::Closed].into_iter().find_map(|shelf| StoredRun::salvaged_info(entry(shelf)?.get(4..)?));
-    info.filter(|info| info.run_id == run)
-}
-
-fn removed(found: &Salvageable) -> impl Iterator<Item = RunId> {
-    shelf(found, Shelf::Deleted).filter_map(|(key, _)| key.try_into().ok().map(RunId))
-}
-
-fn shelf(found: &Salvageable, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let (from, to) = (vec![shelf as u8], vec![shelf as u8 + 1]);
-    found.index.range(from..to).map(|(key, value)| (&key[1..], value.as_slice()))
-}
-
-/// What the index says of each run, and whether all of it is there.
-#[derive(Default)]
-struct SalvagedIndex {
-    at: GroupSeq,
-    /// The next event, the turns, and the last group that its entry knows: one may be newer than `at`.
-    runs: BTreeMap<RunId, (EventId, u64, GroupSeq)>,
-    is_whole: bool,
-    /// How many runs it had, and of which it still has an entry.
-    counted: u64,
-    entries: BTreeSet<RunId>,
-}
-
-impl SalvagedIndex {
-    fn of(found: &Salvageable, chosen: &ChosenGroups) -> SalvagedIndex {
-        let mut index = SalvagedIndex::default();
-        let Some(meta) = chosen.meta else { return index };
-        index.counted = if meta.complete { meta.open + meta.closed } else { 0 };
-        let mut sums = [(SetHash::default(), 0); 2];
-        for (sum, which) in sums.iter_mut().zip([Shelf::Open, Shelf::Closed]) {
-            for (key, value) in shelf(found, which) {
-                let Some(run) = key.try_into().ok().map(RunId) else { continue };
-                *sum = (sum.0.plus(SetHash::of(key, value)), sum.1 + 1);
-                index.entries.insert(run);
-                if let Some(reach) = StoredRun::reach(&value[4..]) {
-                    index.runs.insert(run, reach);
-                }
-            }
-        }
-        index.at = meta.at;
-        index.is_whole = meta.complete && sums == [(meta.open_hash, meta.open), (meta.closed_hash, meta.closed)];
-        if index.is_whole {
-            index.go_on(chosen);
-        }
-        index
-    }
-
-    /// Takes up what happened since, as far as every group is there.
-    fn go_on(&mut self, chosen: &ChosenGroups) {
-        while let Some(group) = [&chosen.trimmed, &chosen.groups].iter().find_map(|all| all.get(&self.at.next().0)) {
-            let seq = self.at.next();
-            for (_, record) in group.records(Path::new("")).unwrap_or_default() {
-                match record {
-                    Record::Turn(turn) => {
-                        let reach = self.runs.entry(turn.run).or_insert((EventId(1), 0, GroupSeq(0)));
-                        if seq > reach.2 {
-                            (reach.0, reach.1) = (turn.next_event(), reach.1 + 1);
-                        }
-                    }
-                    Record::Deleted(deleted) => self.runs.retain(|run, _| !deleted.runs.contains(run)),
-                    Record::Trimmed(_) => {}
-                }
-            }
-            self.at = seq;
-        }
-    }
 }
 
 impl SavedRuns {
@@ -316,6 +243,8 @@ impl SavedRuns {
                     .or_insert_with(|| read_whole(&files, &hash).map_err(|why| self.blob_damage.push(why)).is_ok());
                 if !*is_whole {
                     lost.insert(hash);
+                    let why = files.get(&hash).err().filter(StorageError::is_not_permitted);
+                    self.not_permitted = self.not_permitted.take().or(why);
                 }
             }
             if let Some(first) = lost.first() {
