@@ -3,7 +3,7 @@
 //! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 //!
-//! Long: what a child is given, and what is told of its end, stand in one place.
+//! Long: what a child is given, and what becomes of its end, stand in one place; the words are in `child_words`.
 
 use std::time::Duration;
 
