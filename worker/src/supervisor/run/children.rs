@@ -484,7 +484,7 @@ fn is_spent(report: &SupervisorOutput) -> bool {
 
 /// Whether a run below was given up at the end of its time: nobody has said no.
 fn is_too_slow(report: &SupervisorOutput) -> bool {
-    report.out_of_time && !was_refused(report)
+    report.out_of_time && !was_refused(report) && !report.said_no
 }
 
 /// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.
