@@ -147,7 +147,9 @@ impl AgentLoop {
 
 /// Whether a message is of the work: the words of an agent, or what came of a tool that gave something.
 fn is_work(message: &Message) -> bool {
-    let gave = || message.failure().is_none() && !message.text().starts_with("Successfully transferred");
+    // What answers a hand-off is no result.
+    let hands_over = |text: &str| text.starts_with("Successfully transferred") || text.starts_with("{\"assistant\":");
+    let gave = || message.failure().is_none() && !hands_over(message.text());
     match message.role {
         MessageRole::Assistant => message.tag.is_none(),
         MessageRole::Tool => message.tag.is_none() && gave(),

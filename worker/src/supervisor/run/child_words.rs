@@ -45,8 +45,7 @@ pub(super) fn why_not(report: &SupervisorOutput) -> String {
     let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
     let words: String = escalated(report).filter_map(words).collect();
     let cause = cause(report).filter(|_| words.is_empty()).unwrap_or_default();
-    let left = if words.is_empty() { told_of_rest(report) } else { String::new() };
-    format!("{}{words}{cause}{left}", why(report))
+    format!("{}{words}{cause}{}", why(report), told_of_rest(report))
 }
 
 /// Why it was refused, where it has ended without a failure.

@@ -3,7 +3,7 @@
 //! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 //!
-//! Long: what a child is given, and what is told of its end, stand in one place.
+//! Long: what a child is given, and what becomes of its end, stand in one place; the words are in `child_words`.
 
 use std::time::Duration;
 
@@ -484,7 +484,7 @@ fn is_spent(report: &SupervisorOutput) -> bool {
 
 /// Whether a run below was given up at the end of its time: nobody has said no.
 fn is_too_slow(report: &SupervisorOutput) -> bool {
-    report.out_of_time && !was_refused(report)
+    report.out_of_time && !was_refused(report) && !report.said_no
 }
 
 /// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.

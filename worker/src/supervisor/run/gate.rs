@@ -191,7 +191,10 @@ impl SupervisorRun {
                 }
             }
             // Whoever does the list ends it, in these words.
-            (Consequence::EndRun { error }, _) => self.not_let_through(call, error.clone(), out),
+            (Consequence::EndRun { error }, decision) => {
+                self.denied_by_person |= decision.as_ref().is_some_and(is_of_person);
+                self.not_let_through(call, error.clone(), out);
+            }
             (_, decision) => self.denied(call, decision, out),
         }
         self.strategy.before_people(out);
@@ -207,6 +210,7 @@ impl SupervisorRun {
 
     /// Whoever asked for the call hears who did not let it through, and why.
     fn denied(&mut self, call: Call, decision: Option<ApprovalDecision>, out: &mut Outbox) {
+        self.denied_by_person |= decision.as_ref().is_some_and(is_of_person);
         let why = decision.as_ref().map_or_else(|| "denied".to_owned(), said_no);
         let tool = self.parts.gate.begins(&call).filter(|work| work.kind == WorkKind::Tool);
         let message = tool.map_or_else(|| why.clone(), |work| format!("The call of '{}' was {why}", work.action));
@@ -281,6 +285,11 @@ fn declared<'w>(escalations: &Escalations, work: &'w NewWork) -> &'w str {
 fn words_of(feedback: Option<&str>, action: Option<&str>) -> Option<String> {
     let said: Vec<&str> = feedback.into_iter().chain(action).filter(|words| !words.is_empty()).collect();
     (!said.is_empty()).then(|| said.join("\n"))
+}
+
+/// What nobody answered in time is nobody's no.
+fn is_of_person(decision: &ApprovalDecision) -> bool {
+    decision.source == ApprovalSource::Human
 }
 
 /// By whom work was not let through, and why: the end of a sentence.

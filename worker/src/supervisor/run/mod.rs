@@ -75,6 +75,7 @@ use super::core::awaited::AwaitedKeys;
 use super::core::calls::{Arrival, Calls, NewRun, UnderWay};
 use super::core::control::ControlRequest;
 use super::core::phase::Phase;
+use super::core::retry::is_of_person;
 use super::journal::{Note, NoteKind};
 use super::model::TaskPlan;
 use super::outbox::{Ask, Outbox};
@@ -122,6 +123,9 @@ pub struct SupervisorRun {
     /// What reviewers below handed upward, for the run above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     handed_up: Vec<HandedUp>,
+    /// A person has said no to work of this run, or to what a run below had to do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    denied_by_person: bool,
 }
 
 impl StateMachine for SupervisorRun {
@@ -221,6 +225,7 @@ impl SupervisorRun {
             started_at: cx.now(),
             left_below: Vec::new(),
             handed_up: Vec::new(),
+            denied_by_person: false,
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
         run.account.start_clock(&mut out);
@@ -314,8 +319,9 @@ impl SupervisorRun {
 
     /// All that comes in for a strategy, and every answer, goes through here: it is heard now, or when the run goes on.
     fn hear(&mut self, incoming: Arrival, out: &mut Outbox) {
-        if let Arrival::Answer { key, .. } = &incoming {
+        if let Arrival::Answer { key, answer } = &incoming {
             self.parts.escalations.decision_ended(key, out);
+            self.denied_by_person |= answer.as_ref().is_err_and(|failure| is_of_person(failure.kind));
         }
         if self.parts.control.is_held() {
             self.calls.hold(incoming);

@@ -12,7 +12,7 @@ use super::{SupervisorRun, fitting};
 use crate::supervisor::core::account::{BUDGET_EXHAUSTED, SPENT, UsedUp, is_zero};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
+use crate::supervisor::core::strategy::{Findings, NotDone, TASK_REJECTED, TaskReport};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Ask, Outbox};
@@ -170,6 +170,8 @@ impl SupervisorRun {
             output.error = self.parts.control.cancelled_text();
         }
         let in_full = output.success && output.status == Phase::Completed.as_str();
+        // Where agents talk, a no counts that nothing was done after.
+        output.said_no |= self.denied_by_person && output.code.as_deref() == Some(TASK_REJECTED);
         if phase.is_terminal() && !in_full {
             let balance = self.account.balance();
             let unpriced = self.strategy.is_cut() && balance.used_up() == Some(UsedUp::Unpriced);
