@@ -15,20 +15,23 @@ use crate::supervisor::standing as policies;
 
 impl AgentLoop {
     /// The user goes on after an answer: a new turn of the same conversation. While one is under way, or nothing starts, the
-    /// words are kept for it; what a guard blocks of them is answered in its words, and the work goes on.
+    /// words are kept for it. What a guard blocks of them it has answered, and what agents do goes on as if nobody had said it.
     pub fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         let Workload::Conversation { root } = self.work else { return false };
         if !self.sessions.contains_key(&root) {
             return false;
         }
-        if self.outcome.is_some() && !out.is_held() {
-            self.words.push(text.to_owned());
-            self.next_turn(root, out);
-            return true;
+        let begins = self.outcome.is_some() && !out.is_held();
+        if begins && !is_paid(out) {
+            // A turn that may ask nobody would only take the place of the answer that there is.
+            return false;
         }
         match self.blocked_words(text, out) {
             Some(response) => self.blocked.push(response),
             None => self.words.push(text.to_owned()),
+        }
+        if begins && !self.words.is_empty() {
+            self.next_turn(root, out);
         }
         true
     }
@@ -36,8 +39,7 @@ impl AgentLoop {
     /// What was said too late for a turn that has ended begins the next one, if it is paid for.
     pub(super) fn hear_late_words(&mut self, out: &mut Outbox) {
         let Workload::Conversation { root } = self.work else { return };
-        let can_begin = !out.is_held() && out.budget().exhausted().is_none();
-        if self.outcome.is_some() && !self.words.is_empty() && can_begin {
+        if self.outcome.is_some() && !self.words.is_empty() && !out.is_held() && is_paid(out) {
             self.next_turn(root, out);
         }
     }
@@ -88,4 +90,9 @@ impl AgentLoop {
         session.messages.push(message);
         self.blocked_by_policy(seq, response, out);
     }
+}
+
+/// Whether another turn could ask its model, be it for one last word.
+fn is_paid(out: &Outbox) -> bool {
+    out.budget().exhausted().is_none() || out.budget().has_last_word()
 }

@@ -52,8 +52,8 @@ pub(super) enum WishRefusal {
     #[error("expected a text, or a mapping with `message` or `interrupt: true`")]
     NoWords,
     #[error(
-        "agents are at work, and nobody listens before they have ended: say it again then, or interrupt a group chat \
-         with `interrupt: true`"
+        "nobody listens now: agents are at work that are told nothing before they have ended, or the budget pays for no other \
+         answer; a group chat is interrupted with `interrupt: true`"
     )]
     NobodyListens,
     #[error("its budget is a part of its parent's: give that one more")]
