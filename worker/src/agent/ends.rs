@@ -5,6 +5,7 @@
 use bosun_engine::{Failure, FailureKind, Payload};
 
 use super::machine::{AgentOutput, Fault, FaultClass, ModelAnswer};
+use crate::capability::in_time::OUT_OF_TIME;
 use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
 use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelError, ModelOutput, code};
 
@@ -52,6 +53,7 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
             MODEL_RETRY if details.is_some() => {
                 Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) }
             }
+            OUT_OF_TIME => fault(FaultClass::NeedsHuman),
             _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
         },
         FailureKind::Canceled { .. } => fault(FaultClass::Canceled),

@@ -79,7 +79,8 @@ impl AgentMachine {
             None => (CallPurpose::Answer, self.transcript.next_call()),
         };
         self.phase = AgentPhase::Asking;
-        let call = ModelCall { key, purpose, model, max_tokens, after, items };
+        let within_ms = self.left_of_run(out.now);
+        let call = ModelCall { key, purpose, model, max_tokens, after, items, within_ms };
         out.asks.push(AgentRequest::Model { call, attempts: self.spec.limits.model_attempts });
     }
 

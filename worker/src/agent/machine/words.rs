@@ -145,6 +145,9 @@ pub struct ModelCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     pub items: Vec<TranscriptItem>,
+    /// No attempt of it begins later than this after it was asked for: the time of the run above is over then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 /// What a model call is for.
