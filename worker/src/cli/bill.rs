@@ -189,7 +189,8 @@ mod tests {
     fn absurd_numbers_are_added_up_all_the_same() {
         let most = || ModelTotal { calls: 1, tokens: u64::MAX, cost_micros: u64::MAX };
         let mut bill = RunBill { account: Some(most()), ..RunBill::default() };
-        (bill.add("a", most()), bill.add("b", most()));
+        bill.add("a", most());
+        bill.add("b", most());
         let (models, all) = bill.totals();
         assert_eq!((models.calls, models.tokens, all.cost_micros), (2, u64::MAX, u64::MAX));
         assert!(!all.is_nothing() && all.less(&models).is_nothing());

@@ -195,6 +195,9 @@ impl AgentMachine {
         match fault.class {
             FaultClass::Fatal => self.finish(AgentStopReason::Failed { message: fault.message }, None, out),
             FaultClass::TooLong => self.was_too_long(summary_of, out),
+            FaultClass::OutOfTime => {
+                self.finish(AgentStopReason::Budget { resource: Resource::Wall, lent: true }, None, out);
+            }
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
                 self.halt_with(Halt::NeedsHuman { why: fault.message });
             }

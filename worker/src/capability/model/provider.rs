@@ -103,7 +103,8 @@ impl ProviderConfig {
             return self.base_url.clone();
         }
         // What has a host can have these taken away.
-        let _ = (url.set_username(""), url.set_password(None));
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
         url.set_query(None);
         url.set_fragment(None);
         url.into()

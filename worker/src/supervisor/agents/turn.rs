@@ -236,6 +236,10 @@ impl AgentLoop {
         let answer = match answer {
             Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(seq, failure.message, out),
             Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
+            // It could not be made any more: the session has its last word, or ends as one does that may not ask its model.
+            Err(failure) if failure.kind == CallFailureKind::Spent && out.budget().exhausted().is_some() => {
+                return self.begin_step(seq, out);
+            }
             Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };

@@ -158,7 +158,8 @@ impl SupervisorRun {
             }
             Carried::Agent { mut spec } => {
                 spec.report_to = own_id(cx);
-                let (lent, share) = lease::lend(self.available(), self.begins_within(&call, cx), &call, &mut spec);
+                let wall_ms = self.account.left_for_child(cx.now(), &self.awaited);
+                let (lent, share) = lease::lend(self.available(), wall_ms, &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share, calls: None });
                 let begins = Begins { lease, priority: self.priority_of(&call), ..Begins::default() };

@@ -17,7 +17,7 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
-use crate::supervisor::outbox::{Call, Outbox, Purpose};
+use crate::supervisor::outbox::{Call, Outbox, Purpose, Weight};
 
 /// Why a run stands still that may go on only with leave for calls of unknown price.
 const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
@@ -104,9 +104,10 @@ impl SupervisorRun {
         }
     }
 
-    /// How long the attempts of a call may begin, where the time of the run is limited: the last word has all that it needs.
+    /// How long the attempts of a call may begin, where the time of the run is limited: the last word, and what is free of charge,
+    /// have all that they need.
     pub(super) fn begins_within(&self, call: &Call, cx: &Cx<'_>) -> Option<u64> {
-        let is_bounded = !call.last && !call.needs_no_part();
+        let is_bounded = !call.last && call.weight() != Weight::Free;
         is_bounded.then(|| self.account.left_for_child(cx.now(), &self.awaited)).flatten()
     }
 
