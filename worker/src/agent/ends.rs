@@ -5,6 +5,7 @@
 use bosun_engine::{Failure, FailureKind, Payload};
 
 use super::machine::{AgentOutput, Fault, FaultClass, ModelAnswer};
+use crate::capability::in_time::OUT_OF_TIME;
 use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
 use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelError, ModelOutput, code};
 
@@ -52,6 +53,7 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
             MODEL_RETRY if details.is_some() => {
                 Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) }
             }
+            OUT_OF_TIME => fault(FaultClass::OutOfTime),
             _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
         },
         FailureKind::Canceled { .. } => fault(FaultClass::Canceled),
@@ -149,7 +151,10 @@ pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
 
 #[cfg(test)]
 mod tests {
+    use bosun_engine::Timestamp;
+
     use super::*;
+    use crate::capability::in_time::begins;
     use crate::capability::model::ErrorClass;
 
     fn failure(failure_type: &str, status: Option<u16>, code: &str) -> Failure {
@@ -188,6 +193,15 @@ mod tests {
             (2, false),
             "what was refused last is free, and what was cut before is not"
         );
+    }
+
+    /// What was not made any more costs nothing, and what was cut before it does.
+    #[test]
+    fn a_call_that_came_too_late_is_free() {
+        let late = begins(Some(1), Timestamp::ZERO, Timestamp::from_millis(1)).unwrap_err();
+        let fault = model_fault(with_cut(late.clone(), 2));
+        assert_eq!((fault.class, fault.charged, fault.cut), (FaultClass::OutOfTime, false, 2));
+        assert!(!may_be_paid(&late));
     }
 
     #[test]

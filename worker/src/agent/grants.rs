@@ -262,6 +262,8 @@ impl AgentGrant {
         }
         let wall = members.get("wall_ms").and_then(Value::as_u64);
         let left = ledger.wall.left(now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        // What it was given less of is no time of the run.
+        limits.wall_of_run &= wall.is_none_or(|wall| left.is_some_and(|left| left <= wall));
         limits.wall_ms = match (wall, left) {
             (Some(wall), Some(left)) => Some(wall.min(left)),
             (wall, left) => wall.or(left),

@@ -51,6 +51,10 @@ pub struct Limits {
     /// supervisor gives leave for more, or with `stops_at` for good.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub needs_prices: bool,
+    /// `wall_ms` is what was left of the time of the run above: when it is over, what is under way ends, nothing begins, and the
+    /// agent ends with what it has.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wall_of_run: bool,
     /// The cheaper model for `degrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrade: Option<Degrade>,
@@ -67,7 +71,7 @@ impl Limits {
         self.max_tokens = least(self.max_tokens, tokens);
         self.max_cost_micros = least(self.max_cost_micros, cost_micros);
         self.stops_at.clear();
-        self.needs_prices = false;
+        (self.needs_prices, self.wall_of_run) = (false, false);
     }
 }
 
@@ -157,6 +161,7 @@ impl Default for Limits {
             stops_at: Vec::new(),
             share: None,
             needs_prices: false,
+            wall_of_run: false,
             degrade: None,
         }
     }

@@ -172,7 +172,8 @@ impl Conversation {
             max_tokens: Some(call.max_tokens),
         };
         let input = ModelInput::new(spec.provider.clone(), request);
-        Ok(ModelInput { timeout_ms: spec.call_timeout_ms.unwrap_or(input.timeout_ms), ..input })
+        let (timeout_ms, within_ms) = (spec.call_timeout_ms.unwrap_or(input.timeout_ms), call.within_ms);
+        Ok(ModelInput { timeout_ms, within_ms, ..input })
     }
 
     /// The messages of those items that the next run has to be given.

@@ -12,6 +12,7 @@ pub(crate) mod durable;
 pub(crate) mod environment;
 pub mod file;
 pub mod http;
+pub(crate) mod in_time;
 pub(crate) mod leaks;
 pub mod mcp;
 pub mod model;

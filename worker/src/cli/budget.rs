@@ -4,29 +4,25 @@
 //! the runs below; a price that is not known is said to be
 //! unknown and never counted as 0. What gives a run more is its own signal, kept also while no worker runs.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bosun_engine::*;
 use clap::{Args, Subcommand, ValueEnum};
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::args::RunOf;
-use super::below::{ChildRun, below};
+use super::below::below;
+use super::bill::{ModelTotal, RunBill};
 use super::budget_text;
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use super::explain::Code;
 use super::list::run_word;
 use super::resolve::run_of;
 use super::spent_below::whole;
 use super::supervise::ask;
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
-use crate::capability::model::{MODEL, ModelOutput};
-use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::SUPERVISOR;
 use crate::top_up::{MoreBudget, NoTopUp, ToppedUp};
 
@@ -111,96 +107,6 @@ pub(super) fn dollars(micros: u64) -> String {
     format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// Calls of one model.
-#[derive(Debug, Default)]
-struct ModelTotal {
-    calls: u64,
-    tokens: u64,
-    cost_micros: u64,
-}
-
-/// All that was counted of a run and those below it.
-#[derive(Debug, Default)]
-struct RunBill {
-    models: BTreeMap<String, ModelTotal>,
-    /// In the order in which the runs were looked at: a run before those below it.
-    runs: Vec<(WorkflowId, ModelTotal)>,
-    /// By the name of who asked: an agent's, or the type of a run that asked for itself.
-    agents: BTreeMap<String, ModelTotal>,
-    /// What the account of a supervisor says that it spent, with all below it: what `budget show` shows.
-    account: Option<ModelTotal>,
-    /// Calls of which nobody knows what they cost, whoever made them.
-    unpriced: u64,
-    /// There are more runs below than were looked at.
-    cut: bool,
-}
-
-impl RunBill {
-    fn add(&mut self, model: &str, sum: ModelTotal) {
-        self.models.entry(model.to_owned()).or_default().add(&sum);
-    }
-
-    /// What a run of an agent has asked belongs to the agent; of another run each call says for whom it was.
-    async fn of_run(&mut self, cx: &Context, run: &ChildRun, more: ModelTotal) {
-        if run.workflow_type.as_str() == AGENT {
-            let state = ask(cx, &run.target, "state", &Value::Null).await.unwrap_or_default();
-            let name = state["name"].as_str().unwrap_or(AGENT);
-            self.agents.entry(name.to_owned()).or_default().add(&more);
-        }
-        self.runs.push((run.target.workflow_id.clone(), more));
-    }
-
-    /// An agent counts what those below it spent.
-    async fn agent(&mut self, cx: &Context, target: &Target) -> Result<(), CliError> {
-        let spent = ask(cx, target, "cost", &Value::Null).await?;
-        self.unpriced += spent["unpriced_calls"].as_u64().unwrap_or_default();
-        for (model, tally) in spent["by_model"].as_object().into_iter().flatten() {
-            let of = |key: &str| tally[key].as_u64().unwrap_or_default();
-            self.add(model, ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
-        }
-        Ok(())
-    }
-
-    /// A run that asks models itself has their answers in its history.
-    async fn steps(&mut self, cx: &Context, run: &ChildRun) -> Result<(), CliError> {
-        let mut events = cx.backend.events(run.target.clone(), EventId(1), false);
-        let mut asked = BTreeMap::new();
-        while let Some(event) = events.next().await {
-            match event?.kind {
-                EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == MODEL => {
-                    let who = asker(run, task.options.summary.as_deref().unwrap_or_default());
-                    asked.insert(task.seq, who);
-                }
-                EventKind::ActivityTaskCompleted { seq, result, .. } => {
-                    let Some(who) = asked.remove(&seq) else { continue };
-                    let read =
-                        |why| CliError::new(Code::Failed, format!("the answer of model call {}", seq.0)).cause(why);
-                    self.step(&result.decode().map_err(read)?, who);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, output: &ModelOutput, who: String) {
-        let (calls, tokens, micros) = output.paid();
-        if micros.is_none() {
-            self.unpriced += calls;
-        }
-        let sum = ModelTotal { calls, tokens, cost_micros: micros.unwrap_or(0) };
-        self.agents.entry(who).or_default().add(&sum);
-        self.add(&output.response.model, sum);
-    }
-}
-
-/// For whom a run has asked a model: a supervisor labels a call with its agent (`execute/t1/1 (clerk)`), if it has one.
-fn asker(run: &ChildRun, label: &str) -> String {
-    let agent = label.strip_suffix(')').and_then(|label| label.rsplit_once(" ("));
-    let of = agent.filter(|_| [SUPERVISOR, PLAN_RUN].contains(&run.workflow_type.as_str()));
-    of.map_or_else(|| run.workflow_type.to_string(), |(_, agent)| agent.to_owned())
-}
-
 pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let runs = below(&*cx.backend, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
@@ -223,46 +129,6 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
     }
     show_cost(cx, &target, &bill, args.group_by);
     Ok(Exit::Ok)
-}
-
-impl RunBill {
-    /// What models were paid, and what all that was called costs: an account knows also of what is no model.
-    fn totals(&self) -> (ModelTotal, ModelTotal) {
-        let sum = |of: fn(&ModelTotal) -> u64| self.models.values().map(of).sum::<u64>();
-        let models = ModelTotal {
-            calls: sum(|one| one.calls),
-            tokens: sum(|one| one.tokens),
-            cost_micros: sum(|one| one.cost_micros),
-        };
-        let known = |of: fn(&ModelTotal) -> u64| self.account.as_ref().map_or(0, of).max(of(&models));
-        let all = ModelTotal {
-            calls: known(|one| one.calls),
-            tokens: known(|one| one.tokens),
-            cost_micros: known(|one| one.cost_micros),
-        };
-        (models, all)
-    }
-}
-
-impl ModelTotal {
-    fn json(&self) -> Value {
-        json!({ "calls": self.calls, "tokens": self.tokens, "cost_micros": self.cost_micros })
-    }
-    fn add(&mut self, more: &ModelTotal) {
-        (self.calls, self.tokens) = (self.calls + more.calls, self.tokens + more.tokens);
-        self.cost_micros += more.cost_micros;
-    }
-    fn less(&self, part: &ModelTotal) -> ModelTotal {
-        ModelTotal {
-            calls: self.calls - part.calls,
-            tokens: self.tokens - part.tokens,
-            cost_micros: self.cost_micros - part.cost_micros,
-        }
-    }
-    fn line(&self, of: &str) -> String {
-        let ModelTotal { calls, tokens, cost_micros } = self;
-        format!("{of:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros))
-    }
 }
 
 fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill, by: CostGroup) {
@@ -301,7 +167,7 @@ fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill, by: CostGroup) {
             asked.for_each(|(name, sum)| cx.screen.line(sum.line(name)));
         }
     }
-    if others.calls + others.tokens + others.cost_micros > 0 {
+    if !others.is_nothing() {
         cx.screen.line(others.line("no model (scripts, programs)"));
     }
     let unknown = if *unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };

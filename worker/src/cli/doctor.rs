@@ -503,11 +503,17 @@ async fn models(config: &ModelConfig, local: &[(&str, &str)]) -> Vec<Diagnosis> 
         return found;
     }
     for (name, provider) in &config.providers {
+        let place = provider.place();
+        if let Some(why) = provider.problem() {
+            let text = format!("{name}: {place}: every call is refused: {why}");
+            found.push(Diagnosis::bad("models", text, "correct the variable or the file that names it"));
+            continue;
+        }
         found.push(match connected(&provider.base_url).await {
-            Ok(()) => Diagnosis::good("models", format!("{name}: {} takes connections", provider.base_url)),
+            Ok(()) => Diagnosis::good("models", format!("{name}: {place} takes connections")),
             Err(why) => Diagnosis::warning(
                 "models",
-                format!("{name}: {} cannot be reached: {why}", provider.base_url),
+                format!("{name}: {place} cannot be reached: {why}"),
                 "calls of this model wait and are tried again; look at the network, a proxy, or the address",
             ),
         });
@@ -610,6 +616,12 @@ mod tests {
         let named = |name: &str| (name == "OPENAI_BASE_URL").then(|| format!("http://{address}/v1"));
         let told = models(&ModelConfig::from_environment(&named), &[("Ollama", &address)]).await;
         assert!(told.iter().all(|one| one.fix.is_none()), "{told:?}");
+        // Nobody is shown what may be a key, and who would be refused is not told that all is well.
+        let with_key =
+            |name: &str| (name == "OPENAI_BASE_URL").then(|| format!("http://me:s3cret@{address}/v1?key=s3cret"));
+        let told = models(&ModelConfig::from_environment(&with_key), &[]).await;
+        assert!(told[0].severity == Gravity::Bad && told[0].text.contains(&address), "{told:?}");
+        assert!(!format!("{told:?}").contains("s3cret"), "{told:?}");
         drop(server);
         assert_eq!(models(&none, &[("Ollama", &address)]).await.len(), 1, "nobody is there");
     }

@@ -10,6 +10,7 @@ mod approval;
 mod args;
 mod batch;
 pub(crate) mod below;
+mod bill;
 mod board;
 pub(crate) mod budget;
 mod budget_text;

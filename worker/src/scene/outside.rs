@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::asked::Asked;
 use super::rule::{Answer, Failing};
 use super::world::WorldAnswer;
+use crate::capability::http::{HTTP, HTTP_TIMEOUT};
 use crate::capability::model::MODEL_NEEDS_HUMAN;
+use crate::capability::process::PROCESS_TIMEOUT;
 use crate::capability::scripted::SCRIPTED_FAILURE;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::SupervisorSpec;
@@ -41,15 +43,19 @@ impl Made {
     pub(crate) fn outcome(&self) -> Result<Payload, ActivityError> {
         match &self.said.result {
             Ok(said) => Ok(self.asked.payload(said, self.said.charge)),
-            Err(Answer::Fail { message, how }) => Err(ActivityError::Failure(failure(message, *how))),
+            Err(Answer::Fail { message, how }) => {
+                Err(ActivityError::Failure(failure(&self.asked.activity_type, message, *how)))
+            }
             Err(Answer::Say(_)) => Ok(Payload::null()),
         }
     }
 }
 
-fn failure(message: &str, how: Failing) -> Failure {
+fn failure(activity_type: &str, message: &str, how: Failing) -> Failure {
     let of = |kind: &str| Failure::application(kind, message.to_owned());
     match how {
+        Failing::Late if activity_type == HTTP => of(HTTP_TIMEOUT),
+        Failing::Late => of(PROCESS_TIMEOUT),
         Failing::Retryable => of(SCRIPTED_FAILURE),
         Failing::Final => of(SCRIPTED_FAILURE).non_retryable(),
         Failing::NeedsPerson => of(MODEL_NEEDS_HUMAN).non_retryable(),

@@ -64,6 +64,8 @@ pub(crate) enum Failing {
     /// Another try may do better.
     Retryable,
     Final,
+    /// Whoever carried the call waited no longer.
+    Late,
     /// A model that nobody can ask before a person has done something: given it a key, paid for it.
     NeedsPerson,
 }

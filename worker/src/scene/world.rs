@@ -30,7 +30,7 @@ impl WorldAnswer {
     pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> WorldAnswer {
         match patience {
             Some((most, message)) if self.after > most => {
-                WorldAnswer::free(most, Err(Answer::Fail { message, how: Failing::Retryable }))
+                WorldAnswer::free(most, Err(Answer::Fail { message, how: Failing::Late }))
             }
             _ => self,
         }

@@ -91,7 +91,7 @@ fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
                 td.num data-th="Failed" { (tally.failed) @if let Some(why) = &tally.last_error { div.failure { (cut(why, 120)) } } }
                 td.num data-th="Sent back" { (tally.sent_back) }
                 td.num data-th="Median time" { @if let Some(median) = tally.median() { (span(median)) } }
-                td data-th="Spent" { @if tally.cost_micros + tally.unpriced > 0 { (tally.spent(dollars)) " " } @if tally.tokens > 0 { span.muted { (tally.tokens) " tokens" } } }
+                td data-th="Spent" { @if tally.cost_micros > 0 || tally.unpriced > 0 { (tally.spent(dollars)) " " } @if tally.tokens > 0 { span.muted { (tally.tokens) " tokens" } } }
             } } }
         } }
     }

@@ -79,7 +79,8 @@ impl AgentMachine {
             None => (CallPurpose::Answer, self.transcript.next_call()),
         };
         self.phase = AgentPhase::Asking;
-        let call = ModelCall { key, purpose, model, max_tokens, after, items };
+        let within_ms = self.left_of_run(out.now);
+        let call = ModelCall { key, purpose, model, max_tokens, after, items, within_ms };
         out.asks.push(AgentRequest::Model { call, attempts: self.spec.limits.model_attempts });
     }
 
@@ -194,6 +195,9 @@ impl AgentMachine {
         match fault.class {
             FaultClass::Fatal => self.finish(AgentStopReason::Failed { message: fault.message }, None, out),
             FaultClass::TooLong => self.was_too_long(summary_of, out),
+            FaultClass::OutOfTime => {
+                self.finish(AgentStopReason::Budget { resource: Resource::Wall, lent: true }, None, out);
+            }
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
                 self.halt_with(Halt::NeedsHuman { why: fault.message });
             }

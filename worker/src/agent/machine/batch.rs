@@ -248,7 +248,11 @@ impl AgentMachine {
             Err(fault) => {
                 let what = match fault.class {
                     FaultClass::Lost => "Nobody knows whether this happened",
-                    FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong | FaultClass::Canceled => "Failed",
+                    FaultClass::NeedsHuman
+                    | FaultClass::Fatal
+                    | FaultClass::TooLong
+                    | FaultClass::OutOfTime
+                    | FaultClass::Canceled => "Failed",
                 };
                 self.own_answer(call, format!("{what}: {}", fault.message))
             }

@@ -15,7 +15,7 @@ impl AgentMachine {
     /// There is too little of something. Whether the agent goes on by itself.
     pub(super) fn exhausted(&mut self, resource: Resource, out: &mut AgentRequests) -> bool {
         self.note(json!({ "exhausted": resource }));
-        let lent = self.spec.limits.stops_at.contains(&resource) || self.ledger.share_binds(resource);
+        let lent = self.spec.limits.stops_at.contains(&resource) || self.is_of_run(resource);
         match self.spec.limits.on_exhausted {
             OnExhausted::Ask if !lent => {
                 self.halt_with(Halt::Budget { resource });
@@ -26,7 +26,7 @@ impl AgentMachine {
                 true
             }
             OnExhausted::Ask | OnExhausted::Degrade | OnExhausted::Stop => {
-                let lent = self.ledger.share_binds(resource);
+                let lent = self.is_of_run(resource);
                 self.finish(AgentStopReason::Budget { resource, lent }, None, out);
                 false
             }
@@ -51,7 +51,9 @@ impl AgentMachine {
     }
 
     pub(super) fn top_up(&mut self, more: &TopUp, now: Timestamp) {
-        self.ledger.top_up(more, now);
+        // Nobody gives an agent more time than its run has.
+        let wall_ms = more.wall_ms.filter(|_| !self.spec.limits.wall_of_run);
+        self.ledger.top_up(&TopUp { wall_ms, ..more.clone() }, now);
         self.unpriced_allowed |= more.allow_unpriced;
         self.note(json!({ "top_up": more }));
         if matches!(self.halt, Some(Halt::Budget { .. })) {
@@ -78,7 +80,29 @@ impl AgentMachine {
 
     /// Whether what it may spend is in the hands of a run above.
     pub fn is_lent(&self) -> bool {
-        self.spec.limits.share.is_some() || !self.spec.limits.stops_at.is_empty()
+        let limits = &self.spec.limits;
+        limits.share.is_some() || !limits.stops_at.is_empty() || limits.wall_of_run
+    }
+
+    /// Whether what is used up of this is the run's, and no limit of its own.
+    fn is_of_run(&self, resource: Resource) -> bool {
+        self.ledger.share_binds(resource) || (resource == Resource::Wall && self.spec.limits.wall_of_run)
+    }
+
+    /// What is left of the time of the run above, where that is what limits the agent.
+    pub(super) fn left_of_run(&self, now: Timestamp) -> Option<u64> {
+        let left = self.ledger.wall.left(now).filter(|_| self.spec.limits.wall_of_run)?;
+        Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// When the time of the run above is over nothing begins, and the agent ends as soon as nothing is under way but what people
+    /// would have to bring on. Whether the time is over.
+    pub(super) fn ends_with_run(&mut self, out: &mut AgentRequests) -> bool {
+        let is_over = self.spec.limits.wall_of_run && self.ledger.wall.is_over(out.now);
+        if is_over && self.flights.keys().all(|key| self.still.contains(key)) {
+            self.finish(AgentStopReason::Budget { resource: Resource::Wall, lent: true }, None, out);
+        }
+        is_over
     }
 
     /// It is a fork: what was lent to its source is its own from here on. People give it more, and nobody else is asked.
@@ -131,6 +155,9 @@ impl AgentMachine {
     pub(super) fn wall_fired(&mut self, out: &mut AgentRequests) {
         self.wall_timer = false;
         let limits = &self.spec.limits;
+        if limits.wall_of_run {
+            return;
+        }
         let stops = limits.on_exhausted != OnExhausted::Ask || limits.stops_at.contains(&Resource::Wall);
         // Who is asked lets what is under way end; the next thing does not begin.
         if self.ledger.wall.is_over(out.now) && stops && self.outcome.is_none() {

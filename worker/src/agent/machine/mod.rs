@@ -242,7 +242,8 @@ impl AgentMachine {
 
     /// After every event: what may begin begins, and the clock runs or stands still.
     fn go_on(&mut self, out: &mut AgentRequests) {
-        while self.outcome.is_none() && !self.stands_still() {
+        let is_late = self.ends_with_run(out);
+        while self.outcome.is_none() && !self.stands_still() && !is_late {
             let again = match &self.phase {
                 AgentPhase::Ready if self.border_closes => false,
                 AgentPhase::Ready => self.ask_model(out),

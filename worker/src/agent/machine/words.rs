@@ -87,7 +87,7 @@ impl Fault {
     pub fn new(class: FaultClass, message: impl Into<String>) -> Fault {
         let charged = match class {
             FaultClass::Lost | FaultClass::Canceled => true,
-            FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong => false,
+            FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong | FaultClass::OutOfTime => false,
         };
         Fault { class, message: message.into(), charged, cut: 0 }
     }
@@ -101,6 +101,8 @@ pub enum FaultClass {
     Fatal,
     /// The model cannot read so long a conversation; a shorter one it can.
     TooLong,
+    /// The time of the run above is over: it was not made.
+    OutOfTime,
     /// Nobody knows whether it happened.
     Lost,
     Canceled,
@@ -145,6 +147,9 @@ pub struct ModelCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     pub items: Vec<TranscriptItem>,
+    /// No attempt of it begins later than this after it was asked for: the time of the run above is over then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 /// What a model call is for.

@@ -221,9 +221,11 @@ fn count_beside(beside: &Value, is_open: bool, tallies: &mut BTreeMap<String, Ag
 
 fn of_attempt(attempt: &Value, is_open: bool, tally: &mut AgentTally) {
     tally.attempts += 1;
-    tally.tokens += attempt["tokens"].as_u64().unwrap_or_default();
-    tally.cost_micros += attempt["cost_micros"].as_u64().unwrap_or_default();
-    tally.unpriced += attempt["unpriced_calls"].as_u64().unwrap_or_default();
+    // Whoever works may claim absurdly much.
+    let plus = |sum: &mut u64, key: &str| *sum = sum.saturating_add(attempt[key].as_u64().unwrap_or_default());
+    plus(&mut tally.tokens, "tokens");
+    plus(&mut tally.cost_micros, "cost_micros");
+    plus(&mut tally.unpriced, "unpriced_calls");
     match attempt["outcome"].as_str() {
         Some("completed") => tally.done += 1,
         Some("failed" | "errored" | "timed_out") => tally.failed += 1,

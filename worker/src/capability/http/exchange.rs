@@ -15,6 +15,7 @@ use super::address::GuardedResolver;
 use super::request::{Prepared, refused, shown};
 use super::retry::failure_of;
 use super::*;
+use crate::capability::in_time;
 use crate::capability::scrub::Scrubber;
 
 /// The most of a refusal that goes into a message.
@@ -55,10 +56,13 @@ impl GuardedClient {
 
     /// The activity function.
     pub async fn run(self, context: ActivityContext, input: HttpInput) -> Result<HttpOutput, ActivityError> {
+        let asked_at = context.task().scheduled_at;
+        in_time::begins(input.within_ms, asked_at, now())?;
+        let waits = |failure| in_time::waits(failure, context.attempt(), input.within_ms, asked_at, now());
         let prepared = Prepared::new(&self.config, &input, &context.idempotency_key())?;
         let target = prepared.target();
         tokio::select! {
-            result = self.exchange(prepared, &input) => Ok(result?),
+            result = self.exchange(prepared, &input) => Ok(result.map_err(waits)?),
             () = context.canceled() => Err(ActivityError::Canceled(None)),
             () = tokio::time::sleep(Duration::from_millis(input.timeout_ms)) => {
                 let message = format!("{} {target} had no answer after {} ms", input.method, input.timeout_ms);

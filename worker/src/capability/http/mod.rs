@@ -82,6 +82,9 @@ pub struct HttpInput {
     /// Whether the activity's idempotency key is sent as `Idempotency-Key`.
     #[serde(default = "yes")]
     pub idempotency_key: bool,
+    /// No attempt begins later than this after the call was asked for: the time of its run is over then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 /// The value of a header: a text, or where the worker finds it when it sends. The latter are secrets.
@@ -145,6 +148,7 @@ impl HttpInput {
             success: Vec::new(),
             any_status: false,
             idempotency_key: true,
+            within_ms: None,
         }
     }
 }

@@ -22,6 +22,8 @@ use super::{
     CallTag, ChatRequest, ChatResponse, ErrorClass, ModelCallContext, ModelError, OutputSchema, StreamToken, TokenSink,
     Usage, tokens,
 };
+use crate::capability::http::now;
+use crate::capability::in_time;
 
 /// The activity type.
 pub const MODEL: &str = "model";
@@ -47,6 +49,9 @@ pub struct ModelInput {
     /// What a model costs that the owner's table does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<ModelPrice>,
+    /// No attempt begins later than this after the call was asked for: the time of its run is over then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 fn timeout_ms_default() -> u64 {
@@ -56,7 +61,13 @@ fn timeout_ms_default() -> u64 {
 impl ModelInput {
     /// A request with the default time limit of five minutes.
     pub fn new(provider: impl Into<String>, request: ChatRequest) -> Self {
-        ModelInput { provider: provider.into(), request, timeout_ms: timeout_ms_default(), price: None }
+        ModelInput {
+            provider: provider.into(),
+            request,
+            timeout_ms: timeout_ms_default(),
+            price: None,
+            within_ms: None,
+        }
     }
 }
 
@@ -152,7 +163,9 @@ pub(super) async fn run(
     context: ActivityContext,
     input: ModelInput,
 ) -> Result<ModelOutput, ActivityError> {
-    let ModelInput { provider, request, timeout_ms, price } = input;
+    let ModelInput { provider, request, timeout_ms, price, within_ms } = input;
+    let asked_at = context.task().scheduled_at;
+    in_time::begins(within_ms, asked_at, now())?;
     let model = models.get(&provider);
     let call = call(&context, Duration::from_millis(timeout_ms));
     if let Some(OutputSchema { name, schema }) = &request.schema
@@ -172,7 +185,8 @@ pub(super) async fn run(
     };
     note_answer(&span, &answered);
     drop(span);
-    let response = answered.map_err(|error| failure(&provider, &call, &error))?;
+    let waits = |failure| in_time::waits(failure, context.attempt(), within_ms, asked_at, now());
+    let response = answered.map_err(|error| waits(failure(&provider, &call, &error)))?;
     let ConformedAnswer { value, problems } = check(request.schema.as_ref(), &response);
     let cost = match model.is_free() {
         true => Cost::Micros(0),

@@ -174,6 +174,8 @@ pub(super) struct CompletionStream {
     calls: Vec<(u64, Partial)>,
     finish: Option<String>,
     usage: Option<Value>,
+    /// The usage is of the whole answer: it came at its end or behind it.
+    counted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -234,8 +236,10 @@ impl Assembler for CompletionStream {
         if self.model.is_empty() {
             self.model = text(data, "model");
         }
-        if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
+        let usage = data.get("usage").filter(|usage| usage.is_object());
+        if let Some(usage) = usage {
             self.usage = Some(usage.clone());
+            self.counted |= self.finish.is_some();
         }
         let Some(choice) = data.pointer("/choices/0") else { return Ok(()) };
         let delta = choice.get("delta").unwrap_or(&Value::Null);
@@ -251,11 +255,17 @@ impl Assembler for CompletionStream {
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
             self.finish = Some(reason.to_owned());
+            self.counted |= usage.is_some();
         }
         Ok(())
     }
 
+    /// Some servers count in every chunk: what they said before the end is not all.
     fn is_done(&self) -> bool {
+        self.finish.is_some() && self.counted
+    }
+
+    fn is_whole(&self) -> bool {
         self.finish.is_some() && self.usage.is_some()
     }
 

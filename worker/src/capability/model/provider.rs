@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,6 +25,9 @@ use super::{
 };
 use crate::capability::http::now;
 use crate::capability::scrub::Scrubber;
+
+/// How long the last count of an answer is waited for that is whole and was counted before its end.
+const LAST_COUNT: Duration = Duration::from_secs(1);
 
 /// What the worker's owner says about a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +93,28 @@ impl ProviderConfig {
 }
 
 impl ProviderConfig {
+    /// Where it is, for whoever looks: without what may be a secret there, a user, a password or a query.
+    pub fn place(&self) -> String {
+        let Ok(mut url) = Url::parse(&self.base_url) else { return "an address that cannot be read".to_owned() };
+        if !url.has_host() {
+            return format!("{}:…", url.scheme());
+        }
+        if url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none() {
+            return self.base_url.clone();
+        }
+        // What has a host can have these taken away.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        url.into()
+    }
+
+    /// Why every call of it is refused, if it is: its address is none that is asked.
+    pub fn problem(&self) -> Option<String> {
+        self.endpoint(self.wire.path()).err().map(|why| why.message)
+    }
+
     /// A path of the provider's API.
     fn endpoint(&self, path: &str) -> Result<Endpoint, ModelError> {
         // By custom the base of this format has no version; many give one all the same.
@@ -220,7 +246,12 @@ impl Provider {
     ) -> Result<ChatResponse, ModelError> {
         let mut fold = StreamFold::new(self.wire, request);
         while !fold.is_done() {
-            match incoming.chunk().await? {
+            // Not every server that has counted already counts again at the end, or closes the stream.
+            let next = match fold.is_whole() {
+                true => tokio::time::timeout(LAST_COUNT, incoming.chunk()).await.unwrap_or(Ok(None)).or(Ok(None)),
+                false => incoming.chunk().await,
+            };
+            match next? {
                 Some(chunk) => fold.push(&chunk, sink)?,
                 None => return fold.finish(),
             }
@@ -253,6 +284,11 @@ impl StreamFold {
         self.ended || self.assembler.is_done()
     }
 
+    /// It can be taken as it is.
+    fn is_whole(&self) -> bool {
+        self.ended || self.assembler.is_whole()
+    }
+
     fn push(&mut self, bytes: &[u8], sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         let too_large = |why: SseError| ModelError::fatal(code::TOO_LARGE, why.to_string());
         self.parser.push(bytes, &mut self.events).map_err(too_large)?;
@@ -269,7 +305,7 @@ impl StreamFold {
 
     fn finish(self) -> Result<ChatResponse, ModelError> {
         // The end of an answer is an event too; within another one, the rest is lost.
-        if !self.is_done() && !self.parser.is_between_events() {
+        if !self.is_whole() && !self.parser.is_between_events() {
             return Err(cut());
         }
         self.assembler.finish()

@@ -87,6 +87,10 @@ pub(super) trait Assembler: Send {
     fn event(&mut self, data: &Value, sink: &mut dyn TokenSink) -> Result<(), ModelError>;
     /// Nothing that belongs to the answer can follow.
     fn is_done(&self) -> bool;
+    /// The answer is whole, and was counted; the last count may follow.
+    fn is_whole(&self) -> bool {
+        self.is_done()
+    }
     /// Fails if the answer is not whole.
     fn finish(self: Box<Self>) -> Result<ChatResponse, ModelError>;
 }

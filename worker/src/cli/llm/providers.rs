@@ -116,8 +116,8 @@ pub(in super::super) async fn models_verb(screen: &mut Screen, args: &ModelsArgs
     let mut rows = Vec::new();
     for (name, provider) in &config.providers {
         let key = provider.key.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-        screen.line(format!("{name:<16} {} (key: {key})", provider.base_url));
-        rows.push(json!({ "provider": name, "wire": provider.wire, "base_url": provider.base_url,
+        screen.line(format!("{name:<16} {} (key: {key})", provider.place()));
+        rows.push(json!({ "provider": name, "wire": provider.wire, "base_url": provider.place(),
             "key": provider.key.as_ref().map(ToString::to_string) }));
     }
     for name in config.models.keys() {

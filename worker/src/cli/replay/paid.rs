@@ -45,7 +45,7 @@ impl PaidAnswers {
                     sum.tokens = sum.tokens.saturating_add(tokens);
                     match micros {
                         Some(micros) => sum.cost_micros = sum.cost_micros.saturating_add(micros),
-                        None => sum.unpriced_calls += calls,
+                        None => sum.unpriced_calls = sum.unpriced_calls.saturating_add(calls),
                     }
                     all.push((event.id, sum));
                 }

@@ -225,6 +225,10 @@ impl AgentLoop {
             Err(failure) if failure.kind == CallFailureKind::CancelledBelow => {
                 Err(SessionFailure::Cancelled(failure.message))
             }
+            // It could not be made any more: the session has its last word, or ends as one does that may not ask its model.
+            Err(failure) if failure.kind == CallFailureKind::Spent && out.budget().exhausted().is_some() => {
+                return self.begin_step(seq, out);
+            }
             Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };

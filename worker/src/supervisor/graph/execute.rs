@@ -218,8 +218,8 @@ impl Graph {
     pub(super) fn cost_of_attempt(&mut self, id: &TaskId, attempt: u32, reply: &Reply) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
-            record.tokens += reply.tokens;
-            record.cost_micros += reply.cost.unwrap_or(0);
+            record.tokens = record.tokens.saturating_add(reply.tokens);
+            record.cost_micros = record.cost_micros.saturating_add(reply.cost.unwrap_or(0));
             record.unpriced_calls += u32::from(reply.cost.is_none() && reply.tokens > 0);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
     ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
-    ParentClosePolicy, Payload, Priority, RetryPolicy, RetryState, WORKER_LOST, WorkflowId,
+    ParentClosePolicy, Payload, Priority, RetryState, WORKER_LOST, WorkflowId,
 };
 use serde_json::{Value, json};
 
@@ -18,6 +18,8 @@ use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, child_id, children};
 use crate::agent::AGENT;
+use crate::capability::http::HTTP;
+use crate::capability::in_time::OUT_OF_TIME;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
 use crate::supervisor::core::asker::Asker;
@@ -129,8 +131,12 @@ impl SupervisorRun {
         }
         let counted = call.weight() == Weight::Call;
         match work::carried(&self.resolved.spec, &call, self.context.depth, self.asker()) {
-            Carried::Activity { activity_type, input, timeout } => {
-                let options = self.in_place(&call, work::options(&summary(&call), timeout));
+            Carried::Activity { activity_type, mut input, timeout } => {
+                let within_ms = self.begins_within(&call, cx).filter(|_| activity_type.as_str() == HTTP);
+                if let (Value::Object(fields), Some(within_ms)) = (&mut input, within_ms) {
+                    fields.insert("within_ms".to_owned(), within_ms.into());
+                }
+                let options = self.in_place(&call, work::options_of(&activity_type, &summary(&call), timeout));
                 let deliveries = delivered(&options, deliveries);
                 let seq = cx.schedule_activity(activity_type, &input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
@@ -144,14 +150,16 @@ impl SupervisorRun {
                 self.begin_nested(&spec, call, cx)?;
                 self.account.begins_below(counted);
             }
-            Carried::Model { input, timeout } => {
+            Carried::Model { mut input, timeout } => {
+                input.within_ms = self.begins_within(&call, cx);
                 let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }
             Carried::Agent { mut spec } => {
                 spec.report_to = own_id(cx);
-                let (lent, share) = lease::lend(self.available(), &call, &mut spec);
+                let wall_ms = self.account.left_for_child(cx.now(), &self.awaited);
+                let (lent, share) = lease::lend(self.available(), wall_ms, &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share, calls: None });
                 let begins = Begins { lease, priority: self.priority_of(&call), ..Begins::default() };
@@ -251,8 +259,7 @@ impl SupervisorRun {
     }
 
     fn cancel_key(&mut self, key: &Key, reason: &str, cx: &mut Cx<'_>) {
-        // Nobody will hear what it cost, or it has a bill that comes later.
-        self.awaited.settled(key);
+        self.cut_off(key);
         self.work_over(key, cx);
         if let Some(child) = self.calls.child(key) {
             self.parts.below.ended(&child.workflow_id);
@@ -342,7 +349,10 @@ impl SupervisorRun {
             Err(failure) => failure,
         };
         let root = failure.root();
+        let is_of_service = || work::is_of_service(spec, call);
         let kind = match root.kind {
+            FailureKind::Application { .. } if root.type_name() == OUT_OF_TIME => CallFailureKind::Spent,
+            FailureKind::Application { non_retryable: true, .. } if is_of_service() => CallFailureKind::Hopeless,
             FailureKind::Timeout { .. } => CallFailureKind::Timeout,
             FailureKind::WorkerLost => CallFailureKind::WorkerLost,
             _ if failure.is_canceled() => CallFailureKind::Canceled,
@@ -350,6 +360,7 @@ impl SupervisorRun {
         };
         let message = match root.kind {
             FailureKind::Timeout { .. } => work::too_slow(spec, call, self.context.depth, self.asker()),
+            _ if kind == CallFailureKind::Spent => format!("{SPENT}: its time is over"),
             _ => root.message.clone(),
         };
         Err(CallFailure { kind, message })
@@ -358,7 +369,7 @@ impl SupervisorRun {
 
 /// How often a call counts as delivered: one that the engine delivers again by itself is not delivered again by anybody else.
 fn delivered(options: &ActivityOptions, deliveries: u32) -> u32 {
-    let by_itself = options.retry_policy.as_ref().is_some_and(RetryPolicy::is_for_lost_workers);
+    let by_itself = options.retry_policy.as_ref().is_some_and(|policy| policy.maximum_attempts > 1);
     if by_itself { deliveries.max(retry::DELIVERIES_MAX) } else { deliveries }
 }
 

@@ -4,14 +4,17 @@
 //! not the rest of it can be read; what it does not know, or nobody can read, is unknown and not 0. It decides nothing: the
 //! account and the parts of the run do.
 
+use std::collections::BTreeMap;
+
 use bosun_engine::{Failure, FailureKind, Payload};
 use serde::Deserialize;
 
 use super::SupervisorOutput;
 use crate::agent::AgentOutput;
-use crate::agent::ledger::UnknownUsage;
+use crate::agent::ledger::{Tally, UnknownUsage};
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Spent;
+use crate::supervisor::core::call_context::of_its_kind;
 
 /// What a run below leaves at its end.
 #[derive(Debug, Deserialize)]
@@ -34,6 +37,9 @@ pub(super) enum ChildEnd {
 pub(super) struct ChildBill {
     spent: Option<BillItems>,
     unknown: UnknownUsage,
+    /// Of an agent, also the attempts that were cut: each is a call, and no step.
+    #[serde(deserialize_with = "of_its_kind")]
+    by_model: Option<BTreeMap<String, Tally>>,
     #[serde(flatten)]
     own: BillItems,
 }
@@ -81,7 +87,7 @@ impl ChildEnd {
             ChildEnd::Agent(output) => Spent {
                 tokens: output.spent.tokens,
                 cost_micros: output.spent.cost_micros,
-                calls: output.spent.steps,
+                calls: output.spent.steps.max(calls_in(&output.by_model)),
                 unpriced_calls: output.unknown.unpriced_calls,
             },
             ChildEnd::Supervisor(report) => {
@@ -91,7 +97,8 @@ impl ChildEnd {
             ChildEnd::Bill(bill) => {
                 let BillItems { tokens, cost_micros, calls, steps, unpriced_calls } = bill.spent.unwrap_or(bill.own);
                 let unpriced_calls = unpriced_calls.max(bill.unknown.unpriced_calls);
-                Spent { tokens, cost_micros, calls: calls.max(steps), unpriced_calls }
+                let told = bill.by_model.as_ref().map_or(0, calls_in);
+                Spent { tokens, cost_micros, calls: calls.max(steps).max(told), unpriced_calls }
             }
             ChildEnd::Unreadable(_) => Spent { calls: 1, unpriced_calls: 1, ..Spent::default() },
             ChildEnd::Nothing => {
@@ -103,9 +110,36 @@ impl ChildEnd {
     }
 }
 
+/// The calls of all models, with those attempts that were cut.
+fn calls_in(by_model: &BTreeMap<String, Tally>) -> u64 {
+    by_model.values().fold(0, |sum, one| sum.saturating_add(one.calls))
+}
+
 /// Whether the run ended without having had a chance to say anything.
 pub(super) fn is_lost(result: &Result<Payload, Failure>) -> bool {
     result.as_ref().is_err_and(|failure| {
         matches!(failure.root().kind, FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An attempt that was cut is a call that may have been paid for, and no step of its agent.
+    #[test]
+    fn attempts_that_were_cut_are_calls() {
+        let by_model = json!({ "m": { "calls": 3, "tokens": 30, "cost_micros": 3, "unpriced_calls": 0 } });
+        let spent = json!({ "steps": 1, "tool_calls": 0, "tokens": 30, "cost_micros": 3 });
+        let output = json!({ "name": "a", "stop": "completed", "text": "", "spent": spent, "unpriced_calls": 0,
+            "estimated_calls": 0, "by_model": by_model, "compactions": 0, "refusals": 0 });
+        let bill = json!({ "spent": spent, "by_model": by_model });
+        for (report, is_agent) in [(output, true), (bill, false)] {
+            let end = ChildEnd::of(&Ok(Payload::encode(&report).unwrap()));
+            assert_eq!(matches!(end, ChildEnd::Agent(_)), is_agent);
+            assert_eq!(end.spent(None).calls, 3);
+        }
+    }
 }

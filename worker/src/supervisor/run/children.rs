@@ -417,12 +417,7 @@ impl SupervisorRun {
         failure: Option<&Failure>,
         out: &mut Outbox,
     ) -> Answer {
-        // What others give back may be enough for the next one.
-        let is_last = self.account.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
-        if is_last && lease::is_used_up(&output.stop, lent) {
-            self.account.too_little_is_left();
-            out.set_budget(self.account.balance());
-        }
+        self.lent_in_vain(&output.stop, lent, out);
         match failure {
             Some(failure) if failure.is_canceled() => Err(agent_failed(failure)),
             _ if lease::is_used_up(&output.stop, lent) => {

@@ -17,7 +17,7 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
-use crate::supervisor::outbox::{Call, Outbox, Purpose};
+use crate::supervisor::outbox::{Call, Outbox, Purpose, Weight};
 
 /// Why a run stands still that may go on only with leave for calls of unknown price.
 const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
@@ -47,8 +47,14 @@ impl Lease {
 }
 
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
-/// that is used up and there is no more, it ends, since the budget is the run's and not its own.
-pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<Resource>, Option<Share>) {
+/// that is used up and there is no more, it ends, since the budget is the run's and not its own. `wall_ms`: what is left of
+/// the time of the run.
+pub(super) fn lend(
+    free: Available,
+    wall_ms: Option<u64>,
+    call: &Call,
+    agent: &mut AgentSpec,
+) -> (Vec<Resource>, Option<Share>) {
     // Nobody is lent anything for the last word.
     let shares = !call.last && !call.needs_no_part();
     let share = free.share().filter(|_| shares);
@@ -57,7 +63,12 @@ pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<
         (agent.limits.needs_prices, agent.limits.allow_unpriced) = (true, false);
         agent.limits.stops_at.extend((!free.asks).then_some(Resource::Unpriced));
     }
-    (share.map(Share::resources).unwrap_or_default(), share)
+    let mut lent = share.map(Share::resources).unwrap_or_default();
+    if shares && lower(&mut agent.limits.wall_ms, wall_ms) {
+        agent.limits.wall_of_run = true;
+        lent.push(Resource::Wall);
+    }
+    (lent, share)
 }
 
 impl SupervisorRun {
@@ -75,6 +86,29 @@ impl SupervisorRun {
             self.context.shared = false;
             self.account.own(self.resolved.spec.budget.on_exhausted);
         }
+    }
+
+    /// What was lent is used up, and nobody is left who could give something back: time to nobody, and the rest where the others
+    /// have none.
+    pub(super) fn lent_in_vain(&mut self, stop: &AgentStopReason, lent: &[Resource], out: &mut Outbox) {
+        if !is_used_up(stop, lent) {
+            return;
+        }
+        if matches!(stop, AgentStopReason::Budget { resource: Resource::Wall, .. }) {
+            return self.time_is_over(out);
+        }
+        // What others give back may be enough for the next one.
+        if self.account.loans.lent() == (Share { tokens: Some(0), cost_micros: Some(0) }) {
+            self.account.too_little_is_left();
+            out.set_budget(self.account.balance());
+        }
+    }
+
+    /// How long the attempts of a call may begin, where the time of the run is limited: the last word, and what is free of charge,
+    /// have all that they need.
+    pub(super) fn begins_within(&self, call: &Call, cx: &Cx<'_>) -> Option<u64> {
+        let is_bounded = !call.last && call.weight() != Weight::Free;
+        is_bounded.then(|| self.account.left_for_child(cx.now(), &self.awaited)).flatten()
     }
 
     /// An agent asks for more of the budget.
@@ -215,29 +249,41 @@ mod tests {
         for purpose in [Purpose::ExecuteWorker, Purpose::Plan, Purpose::Review, Purpose::Synthesize] {
             let call = Call::new(GraphKey::Format, purpose, Value::Null);
             let mut unpriced = agent(None);
-            let (lent, share) = lend(free, &call, &mut unpriced);
+            let (lent, share) = lend(free, None, &call, &mut unpriced);
             assert_eq!(lent, [Resource::Tokens, Resource::Cost]);
             assert_eq!((share, unpriced.limits.share), (Some(Share { tokens: Some(50), cost_micros: Some(4) }), share));
             assert_eq!((unpriced.limits.needs_prices, &*unpriced.limits.stops_at), (true, &[Resource::Unpriced][..]));
             assert_eq!(unpriced.limits.max_tokens, Some(5), "its own limit stays");
             let mut priced = agent(Some(Price { input: 1, output: 1 }));
-            assert_eq!(lend(free, &call, &mut priced).0, [Resource::Tokens, Resource::Cost]);
+            assert_eq!(lend(free, None, &call, &mut priced).0, [Resource::Tokens, Resource::Cost]);
             assert_eq!(priced.limits.share, Some(Share { tokens: Some(50), cost_micros: Some(4) }));
             let mut asks = agent(None);
-            lend(Available { asks: true, ..free }, &call, &mut asks);
+            lend(Available { asks: true, ..free }, None, &call, &mut asks);
             assert!(asks.limits.needs_prices && asks.limits.stops_at.is_empty(), "people are asked");
             let mut allowed = agent(None);
-            lend(Available { needs_prices: false, ..free }, &call, &mut allowed);
+            lend(Available { needs_prices: false, ..free }, None, &call, &mut allowed);
             assert!(!allowed.limits.needs_prices && allowed.limits.stops_at.is_empty());
             let mut last = agent(None);
-            assert_eq!(lend(free, &call.last_word(), &mut last), (Vec::new(), None));
+            assert_eq!(lend(free, Some(9), &call.last_word(), &mut last), (Vec::new(), None));
+            assert_eq!(last.limits.wall_ms, None, "the last word has its time");
         }
-        let mut unbounded = agent(None);
-        assert!(
-            lend(Available::default(), &Call::new(GraphKey::Format, Purpose::Plan, Value::Null), &mut unbounded)
-                .0
-                .is_empty()
-        );
+        let call = Call::new(GraphKey::Format, Purpose::Plan, Value::Null);
+        assert!(lend(Available::default(), None, &call, &mut agent(None)).0.is_empty());
+    }
+
+    /// G41: the time of the run is that of its agents, too, where their own is no shorter.
+    #[test]
+    fn an_agent_has_no_more_time_than_its_run() {
+        let call = Call::new(GraphKey::Format, Purpose::Plan, Value::Null);
+        let lent = |own: Option<u64>, left: Option<u64>| {
+            let mut agent = AgentSpec::bounded(Vec::new(), Limits { wall_ms: own, ..Limits::default() });
+            let lent = lend(Available::default(), left, &call, &mut agent).0;
+            (lent, agent.limits.wall_ms, agent.limits.wall_of_run)
+        };
+        assert_eq!(lent(None, Some(3)), (vec![Resource::Wall], Some(3), true));
+        assert_eq!(lent(Some(5), Some(3)), (vec![Resource::Wall], Some(3), true));
+        assert_eq!(lent(Some(2), Some(3)), (Vec::new(), Some(2), false));
+        assert_eq!(lent(Some(2), None), (Vec::new(), Some(2), false));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod child_end;
 pub(crate) mod child_id;
 mod child_words;
 mod children;
+mod cut_off;
 mod fitting;
 mod gate;
 mod inherited;
@@ -83,6 +84,7 @@ use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Checkpoints, ResolvedSpec, SupervisorSpec};
 use super::team::registry::check_process_depth;
 use crate::agent::next_run::Leave;
+use crate::capability::in_time::OUT_OF_TIME;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
 /// The workflow type.
@@ -309,6 +311,9 @@ impl SupervisorRun {
             // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
             self.pause(ControlRequest::new(&failure.root().message, "model"), out);
             return self.calls.put_off(call);
+        }
+        if result.as_ref().is_err_and(|failure| failure.root().type_name() == OUT_OF_TIME) {
+            self.time_is_over(out);
         }
         let known = spending::of_model(&self.resolved.spec, &call, &result);
         let mut answer = self.answer_of(&call, result);

@@ -147,7 +147,7 @@ fn agent(
         .map_err(|why| read("tools", why))?;
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
-    if limits.share.is_some() || limits.needs_prices {
+    if limits.share.is_some() || limits.needs_prices || limits.wall_of_run {
         return Err(CarryRefusal::ShareOfAgent);
     }
     let mut agent = AgentSpec::bounded(tools, limits);
@@ -312,6 +312,7 @@ pub(super) fn spent_words(stop: &AgentStopReason) -> String {
     let resource = json!(resource);
     let resource = resource.as_str().unwrap_or_default().replace('_', " ");
     match lent {
+        true if resource == "wall" => format!("{SPENT}: its time is over"),
         true => format!("{SPENT}: what is left of its {resource} does not pay another call"),
         false => format!("the agent stopped: its own budget of {resource} is spent"),
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::refusal::{AnswerUnusable, CarryRefusal};
 use crate::agent::AgentSpec;
 use crate::agent::shown::steady;
-use crate::capability::http::HTTP;
+use crate::capability::http::{HTTP, HTTP_TIMEOUT};
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::chat::draw;
@@ -29,6 +29,8 @@ use crate::supervisor::team::registry::DEPTH_VARIABLE;
 pub(super) const BUILT_IN: [&str; 5] = ["process", "http", "compose", "activity", "human"];
 /// How long a call may take whose agent says nothing.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
+/// How often a service is asked that is busy, or whose answer breaks off.
+const TRIES: u32 = 5;
 const A_DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// How a call is carried out.
@@ -259,6 +261,26 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
         cancellation: CancellationType::TryCancel,
         summary: Some(summary.to_owned()),
         ..ActivityOptions::default()
+    }
+}
+
+/// The same for an activity of this type. A service says itself which of its failures may pass, and when it may be asked again:
+/// that is one attempt of whoever asked, with one key. Who took all the time of the call has failed.
+pub(super) fn options_of(activity_type: &ActivityType, summary: &str, timeout: Duration) -> ActivityOptions {
+    let options = options(summary, timeout);
+    if activity_type.as_str() != HTTP {
+        return options;
+    }
+    let policy =
+        RetryPolicy { non_retryable_error_types: vec![HTTP_TIMEOUT.to_owned()], ..RetryPolicy::attempts(TRIES) };
+    ActivityOptions { retry_policy: Some(policy), ..options }
+}
+
+/// Whether a service is asked: what it says that cannot pass is the end.
+pub(super) fn is_of_service(spec: &SupervisorSpec, call: &Call) -> bool {
+    match built_in_of(spec, call) {
+        Some(built_in) => built_in == "http",
+        None => matches!(spec.via(call), Via::Http(_)),
     }
 }
 

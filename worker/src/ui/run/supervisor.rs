@@ -263,7 +263,7 @@ fn tasks(plan: &Value) -> Markup {
 fn task_row(id: &str, task: &Value) -> Markup {
     let attempts: Vec<&Value> = task["attempts"].as_array().into_iter().flatten().collect();
     let feedback: Vec<&Value> = task["feedback"].as_array().into_iter().flatten().collect();
-    let sum = |key: &str| attempts.iter().filter_map(|attempt| attempt[key].as_u64()).sum::<u64>();
+    let sum = |key: &str| attempts.iter().filter_map(|attempt| attempt[key].as_u64()).fold(0, u64::saturating_add);
     let (tokens, cost, unpriced) = (sum("tokens"), sum("cost_micros"), sum("unpriced_calls"));
     let on: Vec<String> = task["edges"].as_array().into_iter().flatten().map(|edge| text(&edge["on"])).collect();
     let status = text(&task["status"]);

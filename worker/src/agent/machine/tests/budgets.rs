@@ -264,6 +264,22 @@ fn time_ends_an_agent_and_waiting_for_people_takes_none() {
     assert_eq!(output.spent.tool_calls, 1, "what was under way was ended and counted");
 }
 
+/// G41: when the time of the run above is over, the call that is under way ends and is paid, and nothing begins, not even for
+/// people to be asked.
+#[test]
+fn the_time_of_the_run_lets_what_is_under_way_end_and_begins_nothing() {
+    let mut stage = endless(json!({ "wall_ms": 1_000, "wall_of_run": true }));
+    let within = |ask: &AgentRequest| matches!(ask, AgentRequest::Model { call, .. } if call.within_ms == Some(1_000));
+    assert!(stage.asked.iter().any(within), "it is not tried again later than that: {:?}", stage.asked);
+    stage.now = stage.now.plus(Duration::from_secs(2));
+    stage.handle(AgentEvent::WallFired);
+    assert!(!stage.agent.is_over(), "a call is under way");
+    stage.play();
+    let output = stage.output();
+    assert_eq!(output.stop, AgentStopReason::Budget { resource: Resource::Wall, lent: true });
+    assert_eq!((stage.model_calls().len(), output.spent.steps, output.spent.tool_calls), (1, 1, 0));
+}
+
 #[test]
 fn with_ask_time_that_ran_out_is_asked_for_before_the_next_thing_begins() {
     let mut stage = endless(json!({ "wall_ms": 1_000 }));

@@ -66,6 +66,27 @@ fn a_schema_is_strict_if_it_can_be() {
     assert_eq!(strict(json!({"type": "array", "items": {"type": "object"}})), false);
 }
 
+/// G41: what is counted before the end of an answer is not what it took.
+#[test]
+fn the_last_count_of_a_stream_is_the_one_that_counts() {
+    let chunk = |finish: Value, usage: Option<u64>| {
+        let usage = usage.map(|output| json!({"prompt_tokens": 100, "completion_tokens": output}));
+        json!({"id": "x", "model": "m", "choices": [{"delta": {"content": "a"}, "finish_reason": finish}], "usage": usage})
+    };
+    let last = json!({"id": "x", "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 50}});
+    let fold = |events: &[Value]| {
+        let mut stream = CompletionStream::default();
+        events.iter().for_each(|event| stream.event(event, &mut NullSink).unwrap());
+        let (done, whole) = (stream.is_done(), stream.is_whole());
+        (done, whole, Box::new(stream).finish().unwrap().usage.output)
+    };
+    let early = [chunk(Value::Null, Some(0)), chunk(json!("stop"), None)];
+    assert_eq!(fold(&early), (false, true, Some(0)), "the last count may follow");
+    assert_eq!(fold(&[early.as_slice(), &[last]].concat()), (true, true, Some(50)));
+    assert_eq!(fold(&[chunk(json!("stop"), Some(7))]), (true, true, Some(7)));
+    assert_eq!(fold(&[chunk(json!("stop"), None)]), (false, false, None));
+}
+
 fn answer(message: Value, finish: &str) -> Value {
     json!({"id": "x", "model": "m-1", "choices": [{"message": message, "finish_reason": finish}],
            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2},

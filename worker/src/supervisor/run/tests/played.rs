@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::{Failure, Payload};
+use bosun_engine::{ActivityType, Attempt, Failure, Payload};
 use serde_json::{Value, json};
 
 use crate::agent::AgentOutput;
@@ -10,6 +10,7 @@ use crate::agent::ends::with_cut;
 use crate::agent::ledger::{Amount, Resource, Tally, UnknownUsage};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::AgentSpec;
+use crate::capability::http::{HTTP, HTTP_TIMEOUT};
 use crate::supervisor::core::asker::AnswerForm;
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::graph::{Graph, GraphRules};
@@ -17,7 +18,7 @@ use crate::supervisor::model::TaskPlan;
 use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
 use crate::supervisor::run::child_end::ChildEnd;
 use crate::supervisor::run::children::{ChildBudget, FromAbove};
-use crate::supervisor::run::work::{Carried, answer_of, carried};
+use crate::supervisor::run::work::{Carried, answer_of, carried, is_of_service, options_of};
 use crate::supervisor::run::{children, model, spending};
 use crate::supervisor::spec::{SupervisorSpec, Via, read_spec};
 
@@ -63,6 +64,26 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
     assert_eq!(answer_of(&spec, &call, json!(3), &plan()).unwrap(), json!(3));
     // Nobody in the box is called so: a model does it.
     agent(&spec, &work(json!({ "capability": "writing" })));
+}
+
+/// A service says when it may be asked again, with one key, and what of it cannot pass. Who takes all its time has failed, and of
+/// others only a lost worker is tried again.
+#[test]
+fn a_service_is_asked_again_when_it_says_so() {
+    let policy = |kind: &'static str| {
+        let options = options_of(&ActivityType::of(kind), "s", Duration::from_secs(9));
+        options.retry_policy.expect("every call has one")
+    };
+    let busy = Failure::application("Http429", "busy").retry_after(Duration::from_secs(7));
+    assert_eq!(policy(HTTP).next(Attempt(1), &busy), Ok(Duration::from_secs(7)));
+    for failure in [busy.clone().non_retryable(), Failure::application(HTTP_TIMEOUT, "late")] {
+        assert!(policy(HTTP).next(Attempt(1), &failure).is_err(), "{failure:?}");
+    }
+    assert!(policy(HTTP).next(Attempt(5), &busy).is_err() && policy("process").is_for_lost_workers());
+    let by_service = spec("agents: [{ name: ann, via: { http: { url: https://ann.example/ask } } }]");
+    let call = work(json!({})).agent("ann");
+    assert!(is_of_service(&by_service, &call) && !is_of_service(&spec(AGENTS), &call));
+    assert!(is_of_service(&spec(""), &work(json!({ "capability": "http" }))));
 }
 
 /// The children of a run that models play are played by them too.
