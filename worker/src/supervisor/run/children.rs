@@ -20,7 +20,7 @@ use super::lease::lower;
 use super::output::{HandedUp, NOTHING_DONE};
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
-use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
+use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
 use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
@@ -355,8 +355,12 @@ impl SupervisorRun {
     fn left_work_below(&mut self, key: &Key, report: &SupervisorOutput) {
         let BegunFor::Task(task) = key.begun_for() else { return };
         let left = left_by(report);
-        if !report.success && report.status != Phase::Cancelled.as_str() && !left.is_empty() {
-            self.strategy.left_below(task, Some(json!(left)));
+        // A synthesis of nothing is no work.
+        let gave = |task: &TaskReport| task.status == TaskStatus::Completed || task.brief.is_some();
+        let stands = |task: &TaskReport| task.undone != Some(true) && gave(task);
+        let worked = if report.tasks.is_empty() { !left.is_empty() } else { report.tasks.iter().any(stands) };
+        if !report.success && report.status != Phase::Cancelled.as_str() && worked {
+            self.strategy.left_below(task, Some(json!(left)).filter(|_| !left.is_empty()));
         }
     }
 
