@@ -152,6 +152,11 @@ impl SupervisorRun {
     /// The same of a run that has no plan: of the tasks of a crew, if it is one.
     fn without_plan(&self, name: &str, value: &Value) -> Result<Value, Failure> {
         match name {
+            "status_board" if !self.reported().is_empty() => {
+                let tasks = self.reported();
+                let line = |task: &TaskReport| json!({ "task_id": task.task_id, "status": task.status, "objective": task.title, "error": task.error });
+                Ok(tasks.iter().map(line).collect())
+            }
             "get_plan" | "status_board" => {
                 Ok(self.strategy.view(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key)))
             }
