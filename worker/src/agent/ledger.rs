@@ -355,8 +355,13 @@ impl BudgetLedger {
         json!({
             "caps": self.caps, "share": self.share, "spent": self.spent, "held": self.held(), "remaining": self.remaining(),
             "wall_left_ms": self.wall.left(now).map(|left| left.as_millis()),
-            "unpriced_calls": self.unknown.unpriced_calls,
+            "unpriced_calls": self.unknown.unpriced_calls, "calls": self.calls(),
         })
+    }
+    /// Calls of models, with the attempts that were cut: each may have to be paid for, and is no step.
+    fn calls(&self) -> u64 {
+        let told = self.by_model.values().fold(0, |sum: u64, one| sum.saturating_add(one.calls));
+        self.spent.steps.max(told)
     }
 }
 

@@ -220,14 +220,14 @@ impl AgentLoop {
         let (id, agent) = (session.id.clone(), session.agent.clone());
         let prefix = format!("call_{}_{}", session.path.to_string().replace('.', "-"), session.steps_total);
         let answer = match answer {
+            // It could not be made any more: the session has its last word, or ends as one does that may not ask its model.
+            Err(failure) if failure.kind == CallFailureKind::Spent && out.budget().exhausted().is_some() => {
+                return self.begin_step(seq, out);
+            }
             Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(seq, failure.message, out),
             Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
             Err(failure) if failure.kind == CallFailureKind::CancelledBelow => {
                 Err(SessionFailure::Cancelled(failure.message))
-            }
-            // It could not be made any more: the session has its last word, or ends as one does that may not ask its model.
-            Err(failure) if failure.kind == CallFailureKind::Spent && out.budget().exhausted().is_some() => {
-                return self.begin_step(seq, out);
             }
             Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),

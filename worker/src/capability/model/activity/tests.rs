@@ -129,6 +129,20 @@ async fn the_provider_says_when_the_next_attempt_is() {
     assert!((Duration::from_secs(20)..=Duration::from_secs(22)).contains(&delay), "{delay:?}");
 }
 
+/// G41: a call of a run whose time is over is not sent, and a provider is not waited for beyond that.
+#[tokio::test]
+async fn nobody_is_asked_when_the_time_of_the_run_is_over() {
+    let (mock, config) = mocked(MockAnswer::rate_limited(20)).await;
+    let within = |ms: u64| ModelInput { within_ms: Some(ms), ..ModelInput::new("p", request("m")) };
+    // The call was asked for at the beginning of all times.
+    let failure = failed(run_with(config.clone(), within(1)).await);
+    assert_eq!((failure.type_name(), is_non_retryable(&failure), mock.count()), (in_time::OUT_OF_TIME, true, 0));
+    let soon = u64::try_from(now().as_micros() / 1_000).unwrap() + 5_000;
+    let failure = failed(run_with(config, within(soon)).await);
+    let FailureKind::Application { next_retry_delay: Some(delay), .. } = failure.kind else { panic!("{failure:?}") };
+    assert!(delay <= Duration::from_secs(5) && mock.count() == 1, "{delay:?}");
+}
+
 #[test]
 fn a_provider_that_wants_no_delay_is_not_stormed() {
     let delay = |attempt, key: &str| {
