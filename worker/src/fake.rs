@@ -201,7 +201,8 @@ impl Backend for Fake {
     }
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
         let started = self.started(&request);
-        self.reply(format!("signal_with_start {} {}", request.workflow_id, signal.name), started)
+        let key = signal.request_id.map(|key| format!(" {key}")).unwrap_or_default();
+        self.reply(format!("signal_with_start {} {}{key}", request.workflow_id, signal.name), started)
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         let call = format!("update {} {} {} {:?}", id(&target), update.update_id, update.name, update.wait);

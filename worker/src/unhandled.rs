@@ -14,6 +14,7 @@ pub(crate) fn of_event(kind: &EventKind) -> &[SignalName] {
         EventKind::WorkflowExecutionCompleted { unhandled_signals, .. }
         | EventKind::WorkflowExecutionFailed { unhandled_signals, .. }
         | EventKind::WorkflowExecutionTimedOut { unhandled_signals, .. }
+        | EventKind::WorkflowExecutionTerminated { unhandled_signals, .. }
         | EventKind::WorkflowExecutionCanceled { unhandled_signals, .. } => unhandled_signals,
         _ => &[],
     }

@@ -4,6 +4,7 @@
 //! true of its activities as they stand. Nothing is decided here: see [`super::activity`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,17 @@ impl Activity {
     }
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.state, ActivityState::Running { .. } | ActivityState::Awaiting { .. })
+    }
+    /// Its times are later by so much.
+    fn postpone(&mut self, by: Duration) {
+        self.scheduled_at = self.scheduled_at.plus(by);
+        match &mut self.state {
+            ActivityState::Running { since, beat_at } | ActivityState::Awaiting { since, beat_at } => {
+                (*since, *beat_at) = (since.plus(by), beat_at.plus(by));
+            }
+            ActivityState::Queued { since } => *since = since.plus(by),
+            ActivityState::BackingOff { until } => *until = until.plus(by),
+        }
     }
     pub(super) fn close_deadline(&self) -> Option<Timestamp> {
         self.options().schedule_to_close.map(|limit| self.scheduled_at.plus(limit))
@@ -269,10 +281,17 @@ impl Activities {
         }
     }
 
-    /// The run was forked: every activity that was under way is as it was when it was asked for.
-    pub(super) fn repeat(&mut self, at: Timestamp, due: &mut Deadlines) {
+    /// The run was forked: every activity that was under way is as it was when it was asked for, but for those whose
+    /// attempt has ended already (`ended`): what is known of it waits to be told. For them the time `idle` did not pass.
+    pub(super) fn repeat(&mut self, at: Timestamp, idle: Duration, ended: &[Seq], due: &mut Deadlines) {
         due.retain(|(_, due)| !due.is_of_an_activity());
         for activity in self.0.values_mut() {
+            if ended.contains(&activity.scheduled.seq) {
+                activity.postpone(idle);
+                activity.paused = false;
+                due.extend(activity.deadlines());
+                continue;
+            }
             activity.scheduled_at = at;
             activity.attempt = Attempt(1);
             activity.not_counted = 0;
@@ -299,9 +318,35 @@ impl Activities {
 
 /// What is told of them.
 impl Run {
-    /// The activities that a fork of this run begins again.
+    /// The activities that a fork of this run begins again: not those whose end is known and only waits to be told.
     pub(super) fn activities_to_repeat(&self) -> Vec<Seq> {
-        self.activities.0.iter().filter(|(_, activity)| !activity.cancel_requested).map(|(seq, _)| *seq).collect()
+        let repeats = |(seq, activity): &(&Seq, &Activity)| !activity.cancel_requested && !self.ends_from_inbox(**seq);
+        self.activities.0.iter().filter(repeats).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The activities whose attempt has ended, which the code has not been told yet.
+    pub(super) fn attempts_told_from_inbox(&self) -> Vec<Seq> {
+        let under_way = self.activities.under_way();
+        under_way.filter(|(seq, attempt)| self.has_outcome(*seq, *attempt)).map(|(seq, _)| seq).collect()
+    }
+
+    /// Whether what waits in the inbox ends the activity: not so a failure after which it is tried again.
+    fn ends_from_inbox(&self, seq: Seq) -> bool {
+        let Some(activity) = self.activities.get(seq).filter(|activity| activity.is_under_way()) else { return false };
+        self.inbox.iter().any(|input| match input {
+            Input::ActivityOutcome { seq: s, attempt, outcome, .. } if (*s, *attempt) == (seq, activity.attempt) => {
+                match outcome {
+                    ActivityOutcome::Completed(_) => true,
+                    ActivityOutcome::Canceled(_) => activity.cancel_requested,
+                    ActivityOutcome::Failed(failure) => {
+                        activity.cancel_requested
+                            || activity.retry_policy().next(activity.counted_attempt(), failure).is_err()
+                    }
+                    ActivityOutcome::WillCompleteLater => false,
+                }
+            }
+            _ => false,
+        })
     }
 
     /// The activities that were asked to cancel and are not under way.

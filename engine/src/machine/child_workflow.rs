@@ -201,6 +201,16 @@ impl Run {
         }
     }
 
+    /// Children that this run's end does not end at once, but for these.
+    pub(super) fn outliving_children(&self, but: Option<&Run>) -> Vec<WorkflowId> {
+        let is_known = |seq: &Seq| but.is_some_and(|run| run.children.contains_key(seq));
+        let outlives = |child: &Child| {
+            child.started && child.initiated.options.parent_close_policy != ParentClosePolicy::Terminate
+        };
+        let open = self.children.iter().filter(|(seq, child)| !is_known(seq) && outlives(child));
+        open.map(|(_, child)| child.initiated.workflow_id.clone()).collect()
+    }
+
     /// Children that have not ended, in the order in which they were asked for.
     pub fn pending_children(&self) -> Vec<PendingChild> {
         self.children

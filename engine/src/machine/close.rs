@@ -52,9 +52,10 @@ impl Run {
         self.inbox.iter().filter_map(signal).collect()
     }
 
-    /// What was accepted for this run and is the next run's to decide.
+    /// What was accepted for this run and is the next run's to decide. Updates wait only where a reset tells them again.
     fn left_in_inbox(&self) -> Vec<Input> {
-        let moves = |input: &&Input| matches!(input, Input::Signal(_) | Input::RequestCancel { .. });
+        let moves =
+            |input: &&Input| matches!(input, Input::Signal(_) | Input::RequestCancel { .. } | Input::Update { .. });
         self.inbox.iter().filter(moves).cloned().collect()
     }
 
@@ -85,7 +86,13 @@ impl Run {
         self.close(draft, EventKind::WorkflowExecutionFailed { failure, new_run, retry_state, unhandled_signals });
     }
 
-    pub(super) fn time_out(&mut self, draft: &mut TurnDraft<'_, '_>, timeout: WorkflowTimeout) {
+    /// `untaken`: what its code was given and has not taken.
+    pub(super) fn time_out(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        timeout: WorkflowTimeout,
+        untaken: Vec<SignalName>,
+    ) {
         let failure = Failure::timeout(TimeoutType::StartToClose, None);
         let next = match (&self.started.retry_policy, timeout) {
             (Some(policy), WorkflowTimeout::Run) => policy.next(self.started.attempt, &failure).ok(),
@@ -95,7 +102,10 @@ impl Run {
             .map(|delay| draft.at().plus(delay))
             .filter(|at| self.started.execution_deadline.is_none_or(|deadline| *at < deadline));
         let new_run = next.map(|at| self.retry_at(draft, at, &failure));
-        let unhandled_signals = if new_run.is_none() { self.unhandled_in_inbox() } else { Vec::new() };
+        let mut unhandled_signals = untaken;
+        if new_run.is_none() {
+            unhandled_signals.extend(self.unhandled_in_inbox());
+        }
         self.close(draft, EventKind::WorkflowExecutionTimedOut { timeout, new_run, unhandled_signals });
     }
 
@@ -141,8 +151,16 @@ impl Run {
         self.close(draft, EventKind::WorkflowExecutionCanceled { details, unhandled_signals });
     }
 
-    pub(super) fn terminate(&mut self, draft: &mut TurnDraft<'_, '_>, reason: String, identity: Option<Identity>) {
-        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset: None });
+    /// `untaken`: what its code was given and has not taken.
+    pub(super) fn terminate(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        (reason, identity): (String, Option<Identity>),
+        untaken: Vec<SignalName>,
+    ) {
+        let mut unhandled_signals = untaken;
+        unhandled_signals.extend(self.unhandled_in_inbox());
+        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset: None, unhandled_signals });
     }
 
     /// Ends the run because another one goes on for it: its parent is not told, and the children that are handed over go on.
@@ -154,7 +172,8 @@ impl Run {
         identity: Option<Identity>,
     ) {
         let reset = Some(Box::new(into));
-        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset });
+        let unhandled_signals = Vec::new();
+        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset, unhandled_signals });
     }
 
     pub(super) fn continue_as_new(

@@ -330,12 +330,6 @@ impl<'a, 'b> TurnDraft<'a, 'b> {
     pub(super) fn next_run(&mut self, next: NextRun) {
         self.next_run = Some(next);
     }
-    /// What came too late for a run that has gone on is for the one in which it does; without one it is for nobody.
-    pub(super) fn hand_on(&mut self, input: Input) {
-        if let Some(next) = &mut self.next_run {
-            next.inbox.push(input);
-        }
-    }
     pub(super) fn finish(self, run: &mut Run) -> Decision {
         let decision = Decision {
             turn: Turn {

@@ -38,6 +38,16 @@ pub(super) enum Code {
     Unneeded,
 }
 
+impl Code {
+    /// The signals that it was given and has not taken; of a run that is held nobody knows.
+    pub(super) fn untaken_signals(&self) -> Vec<SignalName> {
+        match self {
+            Code::Live(driver) => driver.untaken_signals(),
+            Code::Held(_) | Code::Undone(_) | Code::Unneeded => Vec::new(),
+        }
+    }
+}
+
 impl Execution {
     /// Begins a run: its first turn.
     ///
@@ -195,7 +205,7 @@ impl Execution {
     /// What the code waits for now; nothing where no code is loaded.
     pub fn awaiting(&self) -> Vec<Awaited> {
         match &self.code {
-            Code::Live(driver) => driver.awaiting(),
+            Code::Live(driver) => driver.awaiting().into_iter().map(|one| self.run.with_time_left(one)).collect(),
             Code::Held(_) | Code::Undone(_) | Code::Unneeded => Vec::new(),
         }
     }
@@ -253,14 +263,9 @@ impl Execution {
             // Nothing is appended to a held run; recovery queues the attempt again.
             return Ok(draft.finish(&mut self.run));
         }
-        if !held && self.run.is_delayed() && matches!(input, Input::RequestCancel { .. }) {
-            self.end_delay(&mut draft);
-            self.drain_inbox(&mut draft, usize::MAX);
-            // Its code had nothing to wait for: nothing follows the end, and the request is for the run that goes on, if one does.
-            if self.run.is_closed() {
-                draft.hand_on(input);
-                return Ok(draft.finish(&mut self.run));
-            }
+        if !held && self.run.has_not_begun() && matches!(input, Input::RequestCancel { .. }) {
+            self.run.cancel_before_it_begins(&mut draft, input);
+            return Ok(draft.finish(&mut self.run));
         }
         if (held || self.run.is_buffering()) && waits(&input) {
             self.keep(&mut draft, input)?;
@@ -302,10 +307,14 @@ impl Execution {
             self.run.recover(draft);
             self.settle(draft);
         }
-        let asks_to_cancel = |input: &Input| matches!(input, Input::RequestCancel { .. });
+        let asks_to_cancel = |input: &&Input| matches!(input, Input::RequestCancel { .. });
         let is_live = matches!(self.code, Code::Live(_));
-        if most > 0 && is_live && self.run.is_delayed() && self.run.inbox.iter().any(asks_to_cancel) {
-            self.end_delay(draft);
+        if most > 0
+            && is_live
+            && self.run.has_not_begun()
+            && let Some(cancel) = self.run.inbox.iter().find(asks_to_cancel).cloned()
+        {
+            self.run.cancel_before_it_begins(draft, cancel);
         }
         let mut taken = 0;
         while taken < most && decides(self) {
@@ -328,12 +337,6 @@ impl Execution {
         }
         let (workflow_id, run_id) = self.run.target();
         Err(Rejection::Closed { workflow_id, run_id, status: outcome.status() })
-    }
-
-    /// A request to cancel is heard at once: the code begins before its time, to say how it ends.
-    fn end_delay(&mut self, draft: &mut TurnDraft<'_, '_>) {
-        draft.push(&mut self.run, EventKind::FirstWorkflowTaskScheduled);
-        self.settle(draft);
     }
 
     /// Puts an input into the inbox, durably.

@@ -3,7 +3,8 @@
 //!
 //! Invariant: while a run is paused or backs off, inputs go to its inbox, durably, and are decided in order afterwards;
 //! no attempt starts and no timer fires. Attempts that run already may go on, and their outcomes are kept.
-//! A cancel request is an event that the code hears; what it does with it is the code's affair.
+//! A cancel request is an event that the code hears; what it does with it is the code's affair. A run whose code has not
+//! begun ends with it at once.
 
 use super::decision::{FollowUp, TurnDraft};
 use super::family::LifecycleEvent;
@@ -56,6 +57,7 @@ impl Run {
     }
 
     /// The run has been forked or reset: the time since the last copied event does not count, and no attempt is under way.
+    /// What waits in the inbox is decided by this run, so that an attempt whose end stands there is not made again.
     fn begin_again(&mut self, at: Timestamp, run_id: RunId, own_children: &[Seq]) {
         self.visible_run_id = run_id;
         let others = self.children.keys().filter(|seq| !own_children.contains(seq));
@@ -65,7 +67,8 @@ impl Run {
         self.started.start_at = self.started.start_at.map(|start| start.plus(idle));
         self.timers.postpone(idle);
         self.due = std::mem::take(&mut self.due).into_iter().map(|(when, due)| (when.plus(idle), due)).collect();
-        self.activities.repeat(at, &mut self.due);
+        let ended = self.attempts_told_from_inbox();
+        self.activities.repeat(at, idle, &ended, &mut self.due);
     }
 
     pub(super) fn request_cancel(
@@ -76,6 +79,14 @@ impl Run {
         request_id: Option<RequestId>,
     ) {
         draft.push(self, EventKind::WorkflowExecutionCancelRequested { reason, identity, request_id });
+    }
+
+    /// Ends a run whose code has not begun: none of its work is begun only to be undone.
+    pub(super) fn cancel_before_it_begins(&mut self, draft: &mut TurnDraft<'_, '_>, request: Input) {
+        if let Input::RequestCancel { reason, identity, request_id } = request {
+            self.request_cancel(draft, reason, identity, request_id);
+            self.end_canceled(draft, None, Vec::new());
+        }
     }
 
     pub(super) fn pause(
@@ -105,14 +116,19 @@ impl Run {
     }
 
     /// Does one thing that is due, if any is; says whether there was one. A run that is paused, or whose code is held,
-    /// only hears its own timeouts.
-    pub(super) fn do_next_due(&mut self, draft: &mut TurnDraft<'_, '_>, held: bool) -> bool {
+    /// only hears its own timeouts. `untaken` gives the signals that its code has and has not taken, where that ends it.
+    pub(super) fn do_next_due(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        held: bool,
+        untaken: impl FnOnce() -> Vec<SignalName>,
+    ) -> bool {
         let frozen = self.paused || held;
         let next = self.due.iter().find(|(_, due)| !frozen || due.ignores_pause()).copied();
         let Some((_, due)) = next.filter(|(at, _)| *at <= draft.at()) else { return false };
         match due {
-            Due::ExecutionTimeout => self.time_out(draft, WorkflowTimeout::Execution),
-            Due::RunTimeout => self.time_out(draft, WorkflowTimeout::Run),
+            Due::ExecutionTimeout => self.time_out(draft, WorkflowTimeout::Execution, untaken()),
+            Due::RunTimeout => self.time_out(draft, WorkflowTimeout::Run, untaken()),
             Due::Start => draft.push(self, EventKind::FirstWorkflowTaskScheduled),
             Due::Timer(seq) => self.timer_due(draft, seq),
             Due::ActivityRetry(seq) => self.activity_retry_due(draft, seq),

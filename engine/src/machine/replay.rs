@@ -5,7 +5,7 @@
 
 use super::execution::{Code, Execution};
 use super::held::HeldCode;
-use super::run::Run;
+use super::run::{Run, RunPhase};
 use crate::vocabulary::*;
 use crate::workflow::{
     JobSources, NonDeterminism, RunIdentity, ShadowedDriver, TellMismatch, WorkflowRegistry, check_activation, job_of,
@@ -43,6 +43,9 @@ pub enum LoadError {
 impl JobSources for Run {
     fn started(&self) -> Option<&WorkflowExecutionStarted> {
         Some(&self.started)
+    }
+    fn is_before_its_code(&self) -> bool {
+        self.phase == RunPhase::Backoff
     }
     fn activity(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)> {
         self.activity_names(seq)

@@ -17,7 +17,9 @@ impl Execution {
             Input::RequestCancel { reason, identity, request_id } => {
                 run.request_cancel(draft, reason, identity, request_id);
             }
-            Input::Terminate { reason, identity } => run.terminate(draft, reason, identity),
+            Input::Terminate { reason, identity } => {
+                run.terminate(draft, (reason, identity), self.code.untaken_signals());
+            }
             Input::Update { update_id, name, input, identity } => {
                 return self.accept_update(draft, update_id, name, input, identity);
             }
@@ -42,7 +44,10 @@ impl Execution {
             Input::Deadline => {
                 let held = matches!(self.code, Code::Held(_));
                 // What is left over is due still, in a turn of its own.
-                while !self.run.is_closed() && draft.has_room() && self.run.do_next_due(draft, held) {
+                while !self.run.is_closed()
+                    && draft.has_room()
+                    && self.run.do_next_due(draft, held, || self.code.untaken_signals())
+                {
                     self.activate_pending(draft);
                 }
             }

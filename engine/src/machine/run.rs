@@ -152,6 +152,12 @@ impl Run {
         let first = self.started.attempt == Attempt(1) && self.started.continued_from.is_none();
         self.phase == RunPhase::Backoff && !self.paused && first
     }
+    /// As [`Run::is_delayed`], or an attempt that waits after one that has failed, and so has undone what it undoes. One
+    /// that goes on as new from another has the work of that one behind it: its code says how it ends.
+    pub(super) fn has_not_begun(&self) -> bool {
+        let tries_again = self.started.attempt > Attempt(1) && self.phase == RunPhase::Backoff && !self.paused;
+        tries_again || self.is_delayed()
+    }
 
     /// When the run must be woken at the latest. A paused run only hears its own timeouts.
     pub fn next_deadline(&self) -> Option<Timestamp> {

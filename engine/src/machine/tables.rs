@@ -241,7 +241,15 @@ fn run_events() -> Vec<(&'static str, EventKind)> {
             },
         ),
         ("completed", EventKind::WorkflowExecutionCompleted { result: Payload::null(), unhandled_signals: Vec::new() }),
-        ("terminated", EventKind::WorkflowExecutionTerminated { reason: reason(), identity, reset: None }),
+        (
+            "terminated",
+            EventKind::WorkflowExecutionTerminated {
+                reason: reason(),
+                identity,
+                reset: None,
+                unhandled_signals: Vec::new(),
+            },
+        ),
     ]
 }
 

@@ -92,6 +92,15 @@ impl Run {
         }
     }
 
+    /// What the code waits for, with the moment of a timer as it stands: that of a fork fires later than its code knows.
+    pub(super) fn with_time_left(&self, awaited: Awaited) -> Awaited {
+        let fires = self.timers.0.iter().find_map(|(seq, timer)| {
+            let named = format!("timer {seq} until ");
+            awaited.what.starts_with(&named).then(|| format!("{named}{}", timer.fire_at))
+        });
+        Awaited { what: fires.unwrap_or(awaited.what), ..awaited }
+    }
+
     /// Timers that have not fired, in the order in which they were started.
     pub fn pending_timers(&self) -> Vec<PendingTimer> {
         let pending = |(seq, timer): (&Seq, &Timer)| PendingTimer {

@@ -166,6 +166,10 @@ pub struct ForkPlan {
     /// Of a reset: child workflows under way that go on as the new run's.
     #[serde(default)]
     pub children: Vec<WorkflowId>,
+    /// Of a reset: child workflows that were asked for after the point and outlive the run that is ended, by their close
+    /// policy. The new run cannot start another one under such an id while it is open.
+    #[serde(default)]
+    pub still_open: Vec<WorkflowId>,
     /// Inputs that were accepted and not yet decided: the fork decides them.
     pub inbox: usize,
 }

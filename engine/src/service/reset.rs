@@ -274,7 +274,8 @@ mod tests {
         let journal = Journal::open(medium.clone(), JournalOptions::default()).unwrap();
         journal.commit(&[started(OLD), started(NEW)]).unwrap();
         let reset = Some(Box::new(ResetInto { run_id: NEW, children: vec![Seq(4)] }));
-        let ended = EventKind::WorkflowExecutionTerminated { reason: "reset".into(), identity: None, reset };
+        let (reason, unhandled_signals) = ("reset".to_owned(), Vec::new());
+        let ended = EventKind::WorkflowExecutionTerminated { reason, identity: None, reset, unhandled_signals };
         journal.commit(&[Turn::of(OLD, EventId(2), Timestamp(2), BuildId(1), vec![ended])]).unwrap();
         assert_eq!(heir(&journal, OLD, Seq(4)), Ok(Some(NEW)));
         assert_eq!(heir(&journal, OLD, Seq(5)), Ok(None), "it was not handed over");

@@ -321,15 +321,18 @@ pub enum EventKind {
         unhandled_signals: Vec<SignalName>,
     },
     /// The run was ended from outside; its code heard nothing of it (E18).
+    #[serde(serialize_with = "super::terminated::write")]
     WorkflowExecutionTerminated {
         /// Why, in the words of whoever terminated it.
         reason: String,
         /// Who terminated it.
         identity: Option<Identity>,
-        /// The run was reset: another one goes on for it. Left out where there is none, so that old events keep their bytes;
-        /// whoever adds a field after this one must write both always.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// The run was reset: another one goes on for it.
+        #[serde(default)]
         reset: Option<Box<ResetInto>>,
+        /// Signals that the code never took. Those of a run that was reset are told to the run that goes on.
+        #[serde(default)]
+        unhandled_signals: Vec<SignalName>,
     },
     /// Another run of the same workflow id takes over (E19).
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),

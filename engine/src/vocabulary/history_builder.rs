@@ -277,7 +277,12 @@ impl HistoryBuilder {
     }
     /// The run is ended from outside.
     pub fn terminated(&mut self, reason: &str) -> &mut Self {
-        self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None, reset: None })
+        self.turn(EventKind::WorkflowExecutionTerminated {
+            reason: reason.to_owned(),
+            identity: None,
+            reset: None,
+            unhandled_signals: Vec::new(),
+        })
     }
 }
 

@@ -402,7 +402,7 @@ pub enum Rejection {
         activity: String,
     },
     /// Somebody speaks for an attempt that is over.
-    #[error("attempt {attempt} of activity {seq} is over (now at attempt {current}): stale_epoch")]
+    #[error("attempt {attempt} of activity {seq} is over ({}): stale_epoch", if attempt == current { "it or its run has ended".to_owned() } else { format!("now at attempt {current}") })]
     StaleAttempt {
         /// The activity.
         seq: Seq,

@@ -249,6 +249,8 @@ pub trait Driver {
     fn state_json(&self) -> Option<serde_json::Value>;
     /// What the code waits for now.
     fn awaiting(&self) -> Vec<Awaited>;
+    /// The signals that the code was given and has not taken, in the order in which they came.
+    fn untaken_signals(&self) -> Vec<SignalName>;
     /// Where in the code the n-th command of the last activation was asked for.
     fn command_location(&self, index: usize) -> Option<CodeLocation>;
 }

@@ -19,6 +19,7 @@ mod payloads_visit;
 mod priority;
 mod retry;
 mod start_written;
+mod terminated;
 mod time;
 mod turn;
 mod workflow_id;

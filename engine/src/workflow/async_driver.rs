@@ -256,6 +256,10 @@ impl Driver for AsyncDriver {
         self.shared.awaiting()
     }
 
+    fn untaken_signals(&self) -> Vec<SignalName> {
+        self.shared.signals.borrow().unconsumed().into_iter().map(|signal| signal.name).collect()
+    }
+
     fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.shared.ledger().location(index)
     }

@@ -269,6 +269,25 @@ impl Cx<'_> {
             }
         }
     }
+    /// Records what the code has to say of itself, which follows from what it has heard and from nothing else. A replay gives
+    /// the recorded value, to be compared; changed code, or code with another input, says what it has to say now.
+    #[track_caller]
+    pub fn note<T: Serialize + DeserializeOwned>(&mut self, value: T) -> T {
+        let place = Location::caller();
+        let noted = match Payload::encode(&value) {
+            Ok(payload) => self.ledger.note(place, payload),
+            Err(why) => panic!("a note cannot be recorded: {why}"),
+        };
+        match noted {
+            SideEffect::Recorded(recorded) => match recorded.decode() {
+                Ok(recorded) => recorded,
+                Err(why) => panic!("the recorded note does not fit the code: {why}"),
+            },
+            SideEffect::Run(_) => value,
+            SideEffect::Diverged if std::thread::panicking() => value,
+            SideEffect::Diverged => diverge(),
+        }
+    }
     /// Whether to take the new branch of a change (E21).
     #[track_caller]
     pub fn patched(&mut self, id: impl Into<PatchId>) -> bool {

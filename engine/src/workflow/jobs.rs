@@ -11,6 +11,8 @@ use crate::vocabulary::*;
 pub trait JobSources {
     /// The start of the run, if it was seen.
     fn started(&self) -> Option<&WorkflowExecutionStarted>;
+    /// Whether its start waits for its moment: there is no code yet that could hear anything.
+    fn is_before_its_code(&self) -> bool;
     /// The type and id of an activity.
     fn activity(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)>;
     /// The type and id of a child, and its run once it has started.
@@ -21,6 +23,7 @@ pub trait JobSources {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobTable {
     started: Option<WorkflowExecutionStarted>,
+    begins_later: bool,
     activities: BTreeMap<Seq, (ActivityType, ActivityId)>,
     children: BTreeMap<Seq, (WorkflowType, WorkflowId, Option<RunId>)>,
 }
@@ -29,7 +32,11 @@ impl JobTable {
     /// Takes note of an event, for jobs of later ones.
     pub fn apply(&mut self, event: &EventKind) {
         match event {
-            EventKind::WorkflowExecutionStarted(started) => self.started = Some((**started).clone()),
+            EventKind::WorkflowExecutionStarted(started) => {
+                self.begins_later = started.start_at.is_some();
+                self.started = Some((**started).clone());
+            }
+            EventKind::FirstWorkflowTaskScheduled => self.begins_later = false,
             EventKind::ActivityTaskScheduled(scheduled) => {
                 let named = (scheduled.activity_type.clone(), scheduled.activity_id.clone());
                 self.activities.insert(scheduled.seq, named);
@@ -66,6 +73,9 @@ impl JobSources for JobTable {
     fn started(&self) -> Option<&WorkflowExecutionStarted> {
         self.started.as_ref()
     }
+    fn is_before_its_code(&self) -> bool {
+        self.begins_later
+    }
     fn activity(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)> {
         self.activities.get(&seq).map(|(activity_type, id)| (activity_type, id))
     }
@@ -74,8 +84,8 @@ impl JobSources for JobTable {
     }
 }
 
-/// The job of an activating event; `None` for every other event, and for a start whose `WorkflowExecutionStarted` the
-/// sources do not hold. Longer than a screen: one arm per kind.
+/// The job of an activating event; `None` for every other event, for a start whose `WorkflowExecutionStarted` the
+/// sources do not hold, and for a request to cancel that ended the run before its code began. Longer than a screen: one arm per kind.
 // long: one exhaustive match; a variant more is a line more.
 pub fn job_of(event: &EventKind, sources: &dyn JobSources) -> Option<Job> {
     use EventKind::*;
@@ -83,6 +93,7 @@ pub fn job_of(event: &EventKind, sources: &dyn JobSources) -> Option<Job> {
         WorkflowExecutionStarted(started) if started.start_at.is_none() => Job::InitializeWorkflow(first_seen(started)),
         FirstWorkflowTaskScheduled => Job::InitializeWorkflow(first_seen(sources.started()?)),
         WorkflowExecutionSignaled(signal) => Job::SignalWorkflow(signal.clone()),
+        WorkflowExecutionCancelRequested { .. } if sources.is_before_its_code() => return None,
         WorkflowExecutionCancelRequested { reason, .. } => Job::CancelWorkflow { reason: reason.clone() },
         WorkflowExecutionUpdateAccepted { update_id, name, input, .. } => {
             Job::DoUpdate { update_id: update_id.clone(), name: name.clone(), input: input.clone() }

@@ -302,6 +302,19 @@ impl CommandLedger {
         self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
         recorded.map_or(SideEffect::Diverged, SideEffect::Recorded)
     }
+    /// A value of the code's own: wherever it is not in history, it is what the code says.
+    pub(crate) fn note(&mut self, place: CodePlace, value: Payload) -> SideEffect {
+        match &mut self.markers {
+            Markers::Recorded { .. } => return self.side_effect(place),
+            // It stands among those that are given in order, and is not given.
+            Markers::InOrder { side_effects } => drop(side_effects.pop_front()),
+            Markers::Fresh | Markers::Again { .. } => {}
+        }
+        let seq = self.next_seq();
+        self.counters.count_activity();
+        self.side_effect_ran(place, seq, value);
+        SideEffect::Run(seq)
+    }
     pub(crate) fn side_effect_ran(&mut self, place: CodePlace, seq: Seq, value: Payload) {
         self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
     }

@@ -318,6 +318,11 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         self.driver.pending.iter().map(awaited).chain(updates.map(update)).collect()
     }
 
+    fn untaken_signals(&self) -> Vec<SignalName> {
+        let untaken = self.driver.deferred_signals.iter().chain(&self.driver.carried_signals);
+        untaken.map(|signal| signal.name.clone()).collect()
+    }
+
     fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.ledger.location(index)
     }

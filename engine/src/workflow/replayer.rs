@@ -4,7 +4,7 @@
 //! is checked. The same turns give the same digest of commands on every machine and in every build profile (
 //! G21). Nothing is executed.
 
-use super::jobs::{JobTable, job_of, markers_of};
+use super::jobs::{JobSources, JobTable, job_of, markers_of};
 use super::matcher::{RunIdentity, check_activation};
 use super::nondeterminism::NonDeterminism;
 use super::registry::WorkflowRegistry;
@@ -129,7 +129,10 @@ impl<'a> Replayer<'a> {
         while let Some((event, after)) = rest.split_first() {
             rest = after;
             self.count(&event.kind);
-            if event.kind.origin() != Origin::Activating {
+            // Nobody was there to hear of the request that ended a run before its code began.
+            let unheard = self.table.is_before_its_code()
+                && matches!(event.kind, EventKind::WorkflowExecutionCancelRequested { .. });
+            if unheard || event.kind.origin() != Origin::Activating {
                 self.apply(turn.run, event)?;
                 continue;
             }

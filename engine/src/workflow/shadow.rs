@@ -216,6 +216,9 @@ impl Driver for ShadowedDriver {
     fn awaiting(&self) -> Vec<Awaited> {
         self.leads.awaiting()
     }
+    fn untaken_signals(&self) -> Vec<SignalName> {
+        self.leads.untaken_signals()
+    }
     fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.leads.command_location(index)
     }

@@ -89,6 +89,10 @@ impl Driver for SignaledStart {
     fn awaiting(&self) -> Vec<Awaited> {
         self.driver.awaiting()
     }
+    fn untaken_signals(&self) -> Vec<SignalName> {
+        let came = self.waits.iter().flat_map(|(started, _)| &started.carried_signals);
+        came.map(|signal| signal.name.clone()).chain(self.driver.untaken_signals()).collect()
+    }
     fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.driver.command_location(index.checked_sub(self.before)?)
     }

@@ -252,6 +252,7 @@ async fn a_terminated_run_ends_without_its_code() {
             reason: "out of order".into(),
             identity: Some("ada".into()),
             reset: None,
+            unhandled_signals: Vec::new(),
         };
         assert_eq!((held.len(), &held.last().unwrap().kind), (events + 1, &last));
         let environment = environment.restart(|_| {}).unwrap();
@@ -259,5 +260,33 @@ async fn a_terminated_run_ends_without_its_code() {
         assert_eq!(outcome(&client, form).await, expected);
         let again = client.terminate(&target(form), "again".into(), None).await;
         assert!(matches!(again, Err(Rejection::Closed { status: WorkflowStatus::Terminated, .. })), "{again:?}");
+    }
+}
+
+/// E11, E18: an end from outside names the signals that the code had and never took, and those that it never had.
+#[tokio::test]
+async fn an_end_from_outside_names_the_signals_that_nobody_took() {
+    let (_stage, mut environment) = environment();
+    let client = environment.client();
+    let run_timeout = Some(MINUTE);
+    client.start(StartWorkflow { run_timeout, ..start("wait", "late", &()) }).await.unwrap();
+    client.start(start("wait", "ended", &())).await.unwrap();
+    for id in ["late", "ended"] {
+        client.signal(&target(id), signal("other", &1)).await.unwrap();
+        client.pause(&target(id), String::new(), None).await.unwrap();
+        client.signal(&target(id), signal("go", "now")).await.unwrap();
+    }
+    environment = environment.crash(1, |_| {}).unwrap();
+    let client = environment.client();
+    client.terminate(&target("ended"), "enough".into(), None).await.unwrap();
+    assert_eq!(outcome(&client, "late").await, CloseOutcome::TimedOut(WorkflowTimeout::Run));
+    for id in ["late", "ended"] {
+        match history(&client, &target(id)).await.pop().unwrap().kind {
+            EventKind::WorkflowExecutionTimedOut { unhandled_signals, .. }
+            | EventKind::WorkflowExecutionTerminated { unhandled_signals, .. } => {
+                assert_eq!(unhandled_signals, ["other".into(), "go".into()], "{id}");
+            }
+            other => panic!("{id}: {other:?}"),
+        }
     }
 }

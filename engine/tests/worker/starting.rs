@@ -287,37 +287,49 @@ async fn a_reset_of_a_delayed_start_waits_as_long_as_it_was_to_wait() {
     assert_eq!(completed::<String>(&client, "a").await, "now");
 }
 
-/// E24: code that waits for nothing has ended before it hears of a request to cancel, and nothing follows its end.
+/// E17, E24: a request to cancel ends a run whose code has not begun; none of its work is begun only to be undone. Its
+/// history replays, and says who asked.
 #[tokio::test]
-async fn a_delayed_start_that_ends_at_once_is_not_canceled_behind_its_end() {
-    let registry =
-        WorkflowRegistry::new().workflow("quick", |_: WfContext, (): ()| async move { Ok("done".to_owned()) });
-    let environment = TestEnvironment::start(registry, ActivityRegistry::new()).unwrap();
+async fn a_canceled_delayed_start_begins_nothing() {
+    let code =
+        || WorkflowRegistry::new().workflow("quick", |_: WfContext, (): ()| async move { Ok("done".to_owned()) });
+    let mut environment = TestEnvironment::start(code(), ActivityRegistry::new()).unwrap();
     let client = environment.client();
     client.start(StartWorkflow { start_delay: Some(HOUR), ..start("quick", "a", &()) }).await.unwrap();
-    client.cancel(&target("a"), "enough".into(), None, None).await.unwrap();
-    assert_eq!(completed::<String>(&client, "a").await, "done");
-    let history = history(&client, &target("a")).await;
-    assert!(history.last().unwrap().kind.closes().is_some(), "{history:?}");
+    client.signal(&target("a"), signal("go", "now")).await.unwrap();
+    client.cancel(&target("a"), "enough".into(), Some("ada".into()), None).await.unwrap();
+    assert_eq!(outcome(&client, "a").await, CloseOutcome::Canceled(None));
+    let turns = client.turns(&target("a")).await.unwrap();
+    let events: Vec<EventKind> = turns.iter().flat_map(|turn| turn.events.clone()).collect();
+    let asked = |event: &EventKind| matches!(event, EventKind::WorkflowExecutionCancelRequested { identity, .. } if identity == &Some("ada".into()));
+    assert!(asked(&events[1]), "{events:?}");
+    let EventKind::WorkflowExecutionCanceled { unhandled_signals, .. } = &events[2] else { panic!("{events:?}") };
+    assert_eq!((events.len(), unhandled_signals.as_slice()), (3, &["go".into()][..]));
+    bosun_engine::workflow::replay(&code(), &turns).unwrap();
+    environment = environment.crash(1, |_| {}).unwrap();
+    let client = environment.client();
+    assert_eq!(client.describe(&target("a")).await.unwrap().info.status, WorkflowStatus::Canceled);
+
+    let last = ResetRequest::new(target("a"), ResetTo::LastTurn);
+    client.reset(last).await.unwrap();
+    assert_eq!(outcome(&client, "a").await, CloseOutcome::Canceled(None), "it is asked again");
 }
 
-/// E24: a request to cancel is for the run that goes on, where the first one ends at once and is tried again.
+/// E03, E17: nor does the next attempt of a run that has failed.
 #[tokio::test]
-async fn a_canceled_delayed_start_that_goes_on_is_asked_to_cancel() {
-    let registry = WorkflowRegistry::new().workflow("again", |ctx: WfContext, first: bool| async move {
-        if first {
-            return ctx.continue_as_new(&false, ContinueAsNewOptions::default());
-        }
-        ctx.timer(24 * 365 * HOUR).await?;
-        Ok(())
+async fn a_run_that_is_canceled_between_two_attempts_does_not_begin_again() {
+    let registry = WorkflowRegistry::new().workflow("stubborn", |_: WfContext, (): ()| async move {
+        Err::<(), _>(Failure::application("Busy", "not now"))
     });
     let environment = TestEnvironment::start(registry, ActivityRegistry::new()).unwrap();
     let client = environment.client();
-    client.start(StartWorkflow { start_delay: Some(HOUR), ..start("again", "a", &true) }).await.unwrap();
+    let retry_policy = Some(RetryPolicy { initial_interval: 24 * 365 * HOUR, ..RetryPolicy::default() });
+    client.start(StartWorkflow { retry_policy, ..start("stubborn", "a", &()) }).await.unwrap();
+    crate::scene::until(&client, "a", |seen| seen.info.attempt == Attempt(2)).await;
     client.cancel(&target("a"), "enough".into(), None, None).await.unwrap();
-    let result =
-        client.result(&target("a"), ResultRequest { follow_runs: true, timeout: None }).await.unwrap().unwrap();
-    assert_eq!(result.outcome.status(), WorkflowStatus::Canceled, "{result:?}");
+    assert_eq!(outcome(&client, "a").await, CloseOutcome::Canceled(None));
+    let history = history(&client, &target("a")).await;
+    assert!(history.iter().all(|event| event.kind != EventKind::FirstWorkflowTaskScheduled), "{history:?}");
 }
 
 /// E24: nor does one that came while people had paused the run.

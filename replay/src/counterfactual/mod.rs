@@ -51,6 +51,9 @@ pub struct Counterfactual {
     pub unused: Vec<Unused>,
     /// How the hypothetical run ends, if that is known.
     pub status: WorkflowStatus,
+    /// The code panicked, which the code of then did not: what it said. How the run would have ended is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub panicked: Option<String>,
 }
 
 /// A decision: an event that the code asked for, of the record (`gone`) or of the hypothetical history.
@@ -144,21 +147,33 @@ fn judge(diff: HistoryDiff, recorded: &[Event], lived: world::Lived) -> Counterf
     }
     let decisions = lived.events.iter().filter(|event| event.kind.origin() == Origin::Command).count();
     let same = decisions.saturating_sub(new.len() + changed.len());
-    let world::Lived { unknown, unused, status, events: _ } = lived;
-    Counterfactual { diff, first, same, new, gone, changed, unknown, unused, status }
+    let world::Lived { unknown, unused, status, panicked, events: _ } = lived;
+    Counterfactual { diff, first, same, new, gone, changed, unknown, unused, status, panicked }
 }
 
 impl Counterfactual {
     /// Every decision is the one that was recorded.
     pub fn is_same(&self) -> bool {
-        self.new.is_empty() && self.gone.is_empty() && self.changed.is_empty()
+        self.new.is_empty() && self.gone.is_empty() && self.changed.is_empty() && self.panicked.is_none()
+    }
+
+    /// How the hypothetical run stands, for people.
+    pub fn standing(&self) -> String {
+        match &self.panicked {
+            Some(message) => format!("stuck, and how it ends is not known: its code panics: {message}"),
+            None => self.status.to_string(),
+        }
     }
 }
 
 impl fmt::Display for Counterfactual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (same, new, gone, changed) = (self.same, self.new.len(), self.gone.len(), self.changed.len());
-        writeln!(f, "decisions: {same} same, {changed} changed, {new} new, {gone} gone; the run is {}", self.status)?;
+        writeln!(
+            f,
+            "decisions: {same} same, {changed} changed, {new} new, {gone} gone; the run is {}",
+            self.standing()
+        )?;
         if let Some(first) = &self.first {
             writeln!(f, "first decision that differs:\n{first}")?;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::workflow::{WfContext, WorkflowRegistry, join_all};
+use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join_all};
 use bosun_engine::*;
 
 use super::*;
@@ -194,6 +194,55 @@ fn side_effects_are_not_carried_out() {
     let more = what_if(&draws(2), &history, &WhatIf::default()).unwrap();
     assert_eq!(more.unknown, [Unknown { event: 4, what: "side effect 2".into(), pending_then: false }]);
     assert_eq!(more.status, WorkflowStatus::Running);
+}
+
+/// Code that panics where that of then did not says nothing of how the run ends.
+#[test]
+fn a_panic_of_the_code_is_no_end_of_the_run() {
+    let picky = code(|_, limit| async move { if limit > 5 { panic!("not with {limit}") } else { Ok(String::new()) } });
+    let told = what_if(&picky, &recorded(), &WhatIf { input: Some(json(9)) }).unwrap();
+    assert_eq!((told.status, told.panicked.as_deref()), (WorkflowStatus::Running, Some("not with 9")));
+    assert!(!told.is_same() && told.to_string().contains("its code panics: not with 9"), "{told}");
+}
+
+/// Says what it was given, and what it hears.
+#[derive(Serialize, serde::Deserialize)]
+struct Teller(u64);
+
+impl StateMachine for Teller {
+    const TYPE: &'static str = "teller";
+    type Input = u64;
+    type Output = u64;
+
+    fn start(limit: u64, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        let noted = cx.note(limit);
+        assert!(noted == limit, "it notes {limit}, and its history holds {noted}");
+        Ok(Teller(limit))
+    }
+    fn on_event(&mut self, _: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        if self.0 > 5 {
+            cx.note(format!("more than {}", self.0));
+        }
+        cx.note("heard".to_owned());
+        cx.complete(&self.0);
+        Ok(())
+    }
+}
+
+/// What code notes of itself is what it has to say now, and no value that the record gives.
+#[test]
+fn notes_of_the_code_are_its_own() {
+    let mut h = HistoryBuilder::started("teller", "t", json(5));
+    h.side_effect_recorded(json(5));
+    h.signaled("go", json(())).side_effect_recorded(json("heard"));
+    h.completed(json(5));
+    let history = History::new(h.turns()).unwrap();
+    let code = WorkflowRegistry::new().state_machine::<Teller>();
+    let same = what_if(&code, &history, &WhatIf::default()).unwrap();
+    assert!(same.is_same(), "{same}");
+    let told = what_if(&code, &history, &WhatIf { input: Some(json(9)) }).unwrap();
+    assert_eq!((told.status, &told.panicked), (WorkflowStatus::Completed, &None), "{told}");
+    assert!(told.unknown.is_empty() && !told.is_same(), "{told}");
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(super) struct CounterfactualWorld<'a> {
     status: WorkflowStatus,
     /// The code asked for a value that nobody has recorded, and cannot go on.
     stuck: Option<Unknown>,
+    /// The code panicked, and cannot go on.
+    panicked: Option<String>,
 }
 
 /// What came of it.
@@ -53,6 +55,7 @@ pub(super) struct Lived {
     pub(super) unknown: Vec<Unknown>,
     pub(super) unused: Vec<Unused>,
     pub(super) status: WorkflowStatus,
+    pub(super) panicked: Option<String>,
 }
 
 impl<'a> CounterfactualWorld<'a> {
@@ -88,6 +91,7 @@ impl<'a> CounterfactualWorld<'a> {
             events: Vec::new(),
             status: WorkflowStatus::Running,
             stuck: None,
+            panicked: None,
             started,
         }
     }
@@ -112,7 +116,7 @@ impl<'a> CounterfactualWorld<'a> {
     }
 
     fn is_over(&self) -> bool {
-        !self.status.is_open() || self.stuck.is_some()
+        !self.status.is_open() || self.stuck.is_some() || self.panicked.is_some()
     }
 
     fn fire_timers_until(&mut self, end: Timestamp) {
@@ -137,6 +141,8 @@ impl<'a> CounterfactualWorld<'a> {
             };
         }
         match kind {
+            // The engine ended it; no code had begun, then or now.
+            EventKind::WorkflowExecutionCanceled { .. } if self.table.is_before_its_code() => self.happen(kind.clone()),
             // What the code of then decided is no news to the code of now.
             other if other.origin() == Origin::Command => {}
             EventKind::WorkflowExecutionStarted(_) => {
@@ -209,6 +215,15 @@ impl<'a> CounterfactualWorld<'a> {
         self.events.push(Event { id, at: self.at, build: BuildId::default(), kind });
     }
 
+    /// Whether the code panics as the code of then did not: that says nothing of how the run would have ended.
+    fn is_new_panic(&self, failure: &Failure) -> bool {
+        let then = match self.closing {
+            Some(EventKind::WorkflowExecutionFailed { failure, .. }) => Some(failure),
+            _ => None,
+        };
+        failure.cause.is_none() && failure.type_name() == FAILURE_PANIC && then != Some(failure)
+    }
+
     /// Carries out a command; gives the recorded outcomes that were waiting for it.
     fn decide(&mut self, command: Command) -> Vec<EventKind> {
         match &command {
@@ -223,9 +238,16 @@ impl<'a> CounterfactualWorld<'a> {
                 }
                 self.timers.retain(|(_, timer)| timer != seq);
             }
-            Command::RecordMarker(Marker::SideEffect { seq, .. }) if self.side_effects.pop_front().is_none() => {
-                let event = self.events.len() as u64 + 1;
-                self.stuck = Some(Unknown { event, what: format!("side effect {seq}"), pending_then: false });
+            Command::RecordMarker(Marker::SideEffect { seq, value }) => {
+                // What the code notes of itself it gives itself.
+                if self.side_effects.pop_front().is_none() && *value == Payload::default() {
+                    let event = self.events.len() as u64 + 1;
+                    self.stuck = Some(Unknown { event, what: format!("side effect {seq}"), pending_then: false });
+                    return Vec::new();
+                }
+            }
+            Command::FailWorkflow { failure, .. } if self.is_new_panic(failure) => {
+                self.panicked = Some(failure.message.clone());
                 return Vec::new();
             }
             _ => {}
@@ -293,7 +315,7 @@ impl<'a> CounterfactualWorld<'a> {
             }
         }
         unknown.extend(self.stuck);
-        Lived { events: self.events, unknown, unused, status: self.status }
+        Lived { events: self.events, unknown, unused, status: self.status, panicked: self.panicked }
     }
 }
 

@@ -107,6 +107,9 @@ impl Driver for WatchedDriver {
     fn awaiting(&self) -> Vec<Awaited> {
         self.0.awaiting()
     }
+    fn untaken_signals(&self) -> Vec<SignalName> {
+        self.0.untaken_signals()
+    }
     fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.0.command_location(index)
     }

@@ -372,7 +372,7 @@ impl<'a> Exporter<'a> {
                 "workflowExecutionCanceled",
                 self.command().maybe("details", details.as_ref(), payloads),
             ),
-            EventKind::WorkflowExecutionTerminated { reason, identity, reset: _ } => (
+            EventKind::WorkflowExecutionTerminated { reason, identity, .. } => (
                 "WORKFLOW_EXECUTION_TERMINATED",
                 "workflowExecutionTerminated",
                 ProtoMessage::new()

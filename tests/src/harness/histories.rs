@@ -160,7 +160,12 @@ mod tests {
         let fired = || EventKind::TimerFired { seq: Seq(1) };
         let attempt = || EventKind::ActivityTaskStarted { seq: Seq(7), attempt: Attempt(1) };
         let done = || EventKind::ActivityTaskCompleted { seq: Seq(7), result: Payload::null(), identity: None };
-        let closed = || EventKind::WorkflowExecutionTerminated { reason: String::new(), identity: None, reset: None };
+        let closed = || EventKind::WorkflowExecutionTerminated {
+            reason: String::new(),
+            identity: None,
+            reset: None,
+            unhandled_signals: Vec::new(),
+        };
         for (kinds, rule) in [
             (vec![(1, timer(1, 5)), (4, fired())], "the timer is early"),
             (vec![(1, timer(1, 5)), (5, fired()), (5, fired())], "timer 1 was not open"),

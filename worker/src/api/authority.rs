@@ -20,6 +20,7 @@ use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
 use crate::filter_text::literal;
 use crate::notify::{self, NOTIFICATION};
+use crate::own_work::may_have_id;
 use crate::schedule::SCHEDULE;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
@@ -134,6 +135,7 @@ impl CallerBackend {
             }
             _ => {}
         }
+        may_have_id(&request.workflow_id, &request.workflow_type)?;
         Ok(request)
     }
 
@@ -332,14 +334,19 @@ impl Backend for CallerBackend {
             let request = CallerBackend::fork(self, request)?;
             match &request.source {
                 ForkSource::Run(source) => {
-                    may_be_forked(&self.may_repeat(source).await?)?;
+                    let workflow_type = self.may_repeat(source).await?;
+                    may_be_forked(&workflow_type)?;
+                    may_have_id(&request.workflow_id, &workflow_type)?;
                 }
                 ForkSource::History(turns) => {
                     let started = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
                         EventKind::WorkflowExecutionStarted(started) => Some(&started.workflow_type),
                         _ => None,
                     });
-                    started.map_or(Ok(()), may_be_forked)?;
+                    if let Some(workflow_type) = started {
+                        may_be_forked(workflow_type)?;
+                        may_have_id(&request.workflow_id, workflow_type)?;
+                    }
                 }
             }
             self.backend.fork(request).await

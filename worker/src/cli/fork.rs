@@ -364,6 +364,7 @@ pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
         signals_dropped,
         updates_dropped,
         children,
+        still_open,
         inbox,
     } = plan;
     let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
@@ -391,6 +392,9 @@ pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
         ("timer", format!("{} waits {} {summary}", timer.seq, short(timer.left)))
     }));
     lines.extend(children.iter().map(|id| ("keeps child", id.to_string())));
+    let why_open =
+        "it outlives the run that is ended; a child that is asked for under this id does not start before it ends";
+    lines.extend(still_open.iter().map(|id| ("still open", format!("{id}: {why_open}"))));
     lines.extend(signals_dropped.iter().map(|name| ("drops signal", name.to_string())));
     lines.extend(updates_dropped.iter().map(|name| ("drops update", name.to_string())));
     if *inbox > 0 {

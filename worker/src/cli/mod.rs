@@ -66,6 +66,7 @@ mod slip;
 pub(crate) mod spent;
 pub(crate) mod spent_below;
 mod start;
+mod start_once;
 mod store;
 pub(crate) mod stuck;
 mod supervise;

@@ -13,7 +13,6 @@ use serde_json::json;
 
 use super::args::InputArg;
 use super::context::{Context, PlanLoader};
-use super::control::is_schedule;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -21,9 +20,9 @@ use super::input::{object, payload, payload_of};
 use super::list::{run_word, shell_word};
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
+use super::start_once::{signal_with_start_once, start_once};
 use super::time_format::parse_duration;
 use crate::filter_text::typed_text;
-use crate::own_work::may_be_started;
 use crate::priority::PriorityArgs;
 use crate::startable::faults_of_input;
 use crate::supervisor::run::SUPERVISOR;
@@ -276,41 +275,12 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
         name: SignalName::new(&args.signal_name)?,
         input: payload_of("--signal-input", args.signal_input.as_deref(), &[])?,
         identity: Some(cx.identity.clone()),
-        request_id: None,
+        // Both are one request: told again, neither happens again.
+        request_id: request.request_id.clone(),
     };
-    may_be_started(&*cx.backend, &request).await.map_err(|why| is_schedule(&why))?;
-    let started = cx.backend.signal_with_start(request, signal).await?;
+    let started = signal_with_start_once(cx, request, signal).await?;
     print_started(cx, "workflow.signal-with-start", &started).await;
     Ok(Exit::Ok)
-}
-
-/// Starts it, or finds what the same request id has started; with something else in it that id is refused.
-async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, CliError> {
-    let sent = request.clone();
-    may_be_started(&*cx.backend, &sent).await.map_err(|why| is_schedule(&why))?;
-    let started = cx.backend.start(request).await.map_err(|why| without_input(why.into(), &sent))?;
-    let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
-    match &sent.request_id {
-        Some(key) if !other.is_empty() => {
-            let id = run_word(started.workflow_id.as_str());
-            let why = format!(
-                "the request id {key} has started {} with another {}: nothing has begun",
-                started.workflow_id,
-                other.join(", ")
-            );
-            Err(CliError::usage(why)
-                .help(format!("take another --request-id; `bosun describe {id}` shows what it began")))
-        }
-        _ => Ok(started),
-    }
-}
-
-/// What cannot be read is no value at all, where none was given.
-fn without_input(why: CliError, sent: &StartWorkflow) -> CliError {
-    if sent.input == Payload::null() && why.message.contains("cannot read a json payload of 4 bytes") {
-        return why.help("it was given no input: `-i JSON` or `-i @FILE` gives it one");
-    }
-    why
 }
 
 pub(super) async fn print_started(cx: &mut Context, schema: &str, started: &Started) {

@@ -166,6 +166,7 @@ async fn every_verb_makes_its_call() {
         ("workflow run order -w o1", "start order o1 json:null UseExisting".into()),
         ("execute order -w o1", "start order o1 json:null Fail".into()),
         ("signal-with-start order -w o1 --signal-name go", "signal_with_start o1 go".into()),
+        ("signal-with-start order -w o1 --signal-name go --request-id r1", "signal_with_start o1 go r1".into()),
         (
             "list --query RunId~IS~NULL --limit 3",
             r#"list "(RunId IS NULL AND WorkflowType != 'bosun.notification')" 4"#.into(),

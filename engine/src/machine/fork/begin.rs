@@ -18,9 +18,13 @@ enum CheckedFork {
 }
 
 impl Tell {
-    fn signal(&self) -> Option<Input> {
-        match &self.event {
-            EventKind::WorkflowExecutionSignaled(signal) => Some(Input::Signal(signal.clone())),
+    /// A signal or an update, as what waits for the code.
+    fn message(&self) -> Option<Input> {
+        match self.event.clone() {
+            EventKind::WorkflowExecutionSignaled(signal) => Some(Input::Signal(signal)),
+            EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } => {
+                Some(Input::Update { update_id, name, input, identity })
+            }
             _ => None,
         }
     }
@@ -139,30 +143,36 @@ impl Execution {
         }
     }
 
-    /// Tells everything, in order, and decides what was accepted before the fork. Signals stand in the inbox until they
-    /// are told, so that a run that ends before reports them, or leaves them to the next of its chain, as any run does.
+    /// Tells everything, in order, and decides what was accepted before the fork. Signals and updates stand in the inbox until
+    /// they are told, so that a run that ends before reports them, or leaves them to the next of its chain, as any run does.
     fn tell_in_order(&mut self, draft: &mut TurnDraft<'_, '_>, told: Vec<Tell>) {
         let mut accepted = self.run.inbox.len();
-        for input in told.iter().filter_map(Tell::signal) {
+        for input in told.iter().filter_map(Tell::message) {
             self.run.note_request(&input);
             self.run.inbox.push_back(input);
         }
-        for Tell { event, replaces } in told {
-            if matches!(event, EventKind::WorkflowExecutionSignaled(_)) {
-                accepted -= self.decide_accepted(draft, accepted, replaces.as_ref());
+        for tell in told {
+            if tell.message().is_some() {
+                accepted -= self.decide_accepted(draft, accepted, tell.replaces.as_ref());
                 // A run that cannot decide now decides it later, from its inbox.
                 if self.run.is_closed() || self.run.is_buffering() {
                     continue;
                 }
-                self.run.inbox.remove(accepted);
-            }
-            if let EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } = event {
-                // Validated again, since it meets another state; a run that cannot decide now would have refused it.
-                let update = Input::Update { update_id, name, input, identity };
-                if !self.run.is_closed() && !self.run.is_buffering() && self.accept(draft, update).is_ok() {
-                    self.settle(draft);
+                // An update is validated again, since it meets another state.
+                if let Some(update @ Input::Update { .. }) = self.run.inbox.remove(accepted) {
+                    if self.accept(draft, update).is_ok() {
+                        self.settle(draft);
+                    }
+                    continue;
                 }
-                continue;
+            }
+            let event = tell.event;
+            if let EventKind::WorkflowExecutionCancelRequested { reason, identity, request_id } = &event
+                && self.run.has_not_begun()
+            {
+                let (reason, identity) = (reason.clone(), identity.clone());
+                let request = Input::RequestCancel { reason, identity, request_id: request_id.clone() };
+                self.run.cancel_before_it_begins(draft, request);
             }
             // What the code did with the one before may have made it meaningless.
             if !self.run.is_closed() && self.run.waits_for(&event) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::source::{ForkHistory, ForkedOperation, OperationFamily, Placed, SIDE_EFFECT};
-use super::{PlannedFork, refused};
+use super::{PlannedFork, refused, under_way};
 use crate::machine::run::Run;
 use crate::request::*;
 use crate::vocabulary::*;
@@ -282,7 +282,11 @@ fn recorded_value(event: &Placed<'_>) -> Option<(Seq, Payload)> {
 
 fn tell_outcome(subject: &ForkedOperation, outcome: &Result<Payload, Failure>, kept: Option<&Run>, told: &mut Told) {
     let seq = subject.seq;
-    let place = subject.ended.unwrap_or(EventId(u64::MAX));
+    // Before what waits in the inbox of what is copied, which may be the outcome that this one takes the place of.
+    let place = match kept.is_some_and(|run| under_way::is_told_from_inbox(run, seq)) {
+        true => EventId(0),
+        false => subject.ended.unwrap_or(EventId(u64::MAX)),
+    };
     let what = match outcome {
         Ok(result) => format!("{} = {}", subject.type_name, short(result)),
         Err(failure) => format!("{} failed: {failure}", subject.type_name),

@@ -199,7 +199,7 @@ impl PlannedFork {
             let ended: Vec<Seq> = self.told.iter().filter_map(|tell| source::ends(&tell.event)).collect();
             self.plan.runs_again = under_way::activities(source, run, &ended);
             self.plan.timers = under_way::timers(run);
-            self.plan.inbox = run.inbox_len();
+            self.plan.inbox = under_way::inbox(run);
         }
         self.plan.may_run_again = source.asked_after(at);
     }

@@ -11,6 +11,7 @@
 //! alone. What reached the later runs of the same chain is reapplied as what reached the source.
 
 use super::cut::{self, Cut};
+use super::signals::Dropped;
 use super::source::{ForkHistory, Placed};
 use super::{PlannedFork, Told, refused, signals, started_anew, under_way};
 use crate::machine::decision::{Decision, Environment, TurnDraft};
@@ -67,18 +68,17 @@ impl PlannedFork {
         // What a run that continued as new had not decided, the next one has; a reset tells it again.
         let undecided = (later.is_empty() || signals::ended_by_reset(from.turns)).then_some(&whole);
         let reapplies = |event: Option<EventId>| reapply.signals() || (again.is_some() && event == again);
-        let mut dropped = signals::later((&source, undecided), (kept.as_ref(), at), &[], reapplies, &mut told);
-        for (nth, turns) in from.later.iter().enumerate() {
-            let is_last = nth + 1 == later.len() || signals::ended_by_reset(turns);
-            let last = later.get(nth).filter(|_| is_last);
-            dropped.extend(signals::of_later_run((turns, last), reapply.signals(), &mut told));
-        }
-        reset.know_requests(dropped.iter().filter_map(|signal| signal.request_id.clone()));
-        reset.plan.signals_dropped = dropped.iter().map(|signal| signal.name.clone()).collect();
-        reset.updates((&source, from.later), again, reapply.updates(), &mut told);
+        let dropped = signals::later((&source, undecided), (kept.as_ref(), at), &[], reapplies, &mut told);
+        let mut dropped = Dropped { signals: dropped.into_iter().cloned().collect(), updates: Vec::new() };
+        reset.updates((&source, undecided, kept.as_ref()), again, reapply.updates(), (&mut dropped, &mut told));
+        signals::of_later_runs((from.later, &later), reapply, &mut dropped, &mut told);
+        reset.name_dropped(dropped);
 
         let goes_on = from.open.is_some_and(|open| open.run_id == source.run);
         reset.under_way((&source, kept.as_ref()), cut, goes_on, &mut told);
+        if goes_on {
+            reset.plan.still_open = whole.outliving_children(kept.as_ref());
+        }
         if let Some(event) = again.and_then(|again| source.event(again))
             && at > EventId(0)
         {
@@ -102,6 +102,13 @@ impl PlannedFork {
         (ResetInto { run_id: self.run_id, children: self.children.clone() }, reason)
     }
 
+    /// What is not told again is named.
+    fn name_dropped(&mut self, Dropped { signals, updates }: Dropped) {
+        self.know_requests(signals.iter().filter_map(|signal| signal.request_id.clone()));
+        self.plan.signals_dropped = signals.into_iter().map(|signal| signal.name).collect();
+        self.plan.updates_dropped = updates;
+    }
+
     /// A signal that is dropped on purpose is not taken when its sender, who had no answer, sends it again.
     fn know_requests(&mut self, requests: impl Iterator<Item = RequestId>) {
         self.started.carried_request_ids.extend(requests);
@@ -110,22 +117,23 @@ impl PlannedFork {
         }
     }
 
-    /// Updates that were accepted later.
+    /// Updates that the source accepted later, and those that it had been told again and had not decided.
     fn updates(
-        &mut self,
-        (source, later): (&ForkHistory<'_>, &[Vec<Turn>]),
+        &self,
+        (source, undecided, kept): (&ForkHistory<'_>, Option<&Run>, Option<&Run>),
         again: Option<EventId>,
         reapplies: bool,
-        told: &mut Told,
+        (dropped, told): (&mut Dropped, &mut Told),
     ) {
-        let of_source = source.after(self.point.event).iter().map(|event| (Some(event.id), event.kind));
-        let own = later.iter().flat_map(|turns| &turns[signals::begun_with(turns)..]);
-        let of_later = own.flat_map(|turn| &turn.events).map(|event| (None, event));
-        let dropped = of_source.chain(of_later).filter_map(|(event, kind)| {
-            let reapplies = reapplies || (again.is_some() && event == again);
-            signals::update(event, kind, reapplies, told)
-        });
-        self.plan.updates_dropped = dropped.collect();
+        for event in source.after(self.point.event) {
+            let reapplies = reapplies || (again.is_some() && again == Some(event.id));
+            dropped.updates.extend(signals::update(Some(event.id), event.kind, reapplies, told));
+        }
+        let waits = |input: &&Input| !kept.is_some_and(|run| run.inbox.contains(input));
+        let inbox = undecided.into_iter().flat_map(|run| &run.inbox).filter(waits);
+        for kind in inbox.filter_map(signals::message_of) {
+            dropped.updates.extend(signals::update(None, &kind, reapplies, told));
+        }
     }
 
     /// Children, messages, and what the engine had refused: as in a fork, but for children of a run that was open.

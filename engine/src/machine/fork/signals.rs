@@ -6,7 +6,7 @@
 use super::change::{ResolvedChange, Told, short};
 use super::source::ForkHistory;
 use crate::machine::run::Run;
-use crate::request::{ForkTelling, ForkTold};
+use crate::request::{ForkTelling, ForkTold, ResetReapply};
 use crate::vocabulary::*;
 
 /// Tells the signals after an event, or gives those that are dropped. `whole` is the source at its end, unless what it had not
@@ -49,17 +49,35 @@ fn again(event: Option<EventId>, signal: &WorkflowExecutionSignaled) -> (EventId
     (event.unwrap_or(EventId(u64::MAX)), EventKind::WorkflowExecutionSignaled(signal.clone()), line)
 }
 
-/// As [`later`], for the signals of a run that came after the source. `last`: nobody decided since what it had not decided.
+/// What is not told again.
+#[derive(Default)]
+pub(super) struct Dropped {
+    pub(super) signals: Vec<WorkflowExecutionSignaled>,
+    pub(super) updates: Vec<UpdateName>,
+}
+
+/// As [`of_later_run`], for all of them: their turns, and what they add up to.
+pub(super) fn of_later_runs(
+    (turns, runs): (&[Vec<Turn>], &[Run]),
+    reapply: ResetReapply,
+    dropped: &mut Dropped,
+    told: &mut Told,
+) {
+    for (nth, turns) in turns.iter().enumerate() {
+        let is_last = nth + 1 == runs.len() || ended_by_reset(turns);
+        let last = runs.get(nth).filter(|_| is_last);
+        of_later_run((turns, last), reapply, dropped, told);
+    }
+}
+
+/// As [`later`], for the signals and updates of a run that came after the source, as they came. `last`: nobody decided since
+/// what it had not decided.
 ///
 /// A run that began by a reset began with what had reached those before it: that is told as theirs, and not once more.
-pub(super) fn of_later_run<'s>(
-    (turns, last): (&'s [Turn], Option<&'s Run>),
-    reapplies: bool,
-    told: &mut Told,
-) -> Vec<&'s WorkflowExecutionSignaled> {
+fn of_later_run((turns, last): (&[Turn], Option<&Run>), reapply: ResetReapply, dropped: &mut Dropped, told: &mut Told) {
     let (begun_with, own) = turns.split_at(begun_with(turns));
-    let mut waiting: Vec<&WorkflowExecutionSignaled> =
-        begun_with.iter().flat_map(|turn| &turn.inbox_added).filter_map(signal_of).collect();
+    let begun_inputs = || begun_with.iter().flat_map(|turn| &turn.inbox_added);
+    let mut waiting: Vec<&WorkflowExecutionSignaled> = begun_inputs().filter_map(signal_of).collect();
     let mut leaves = |signal: &WorkflowExecutionSignaled| match waiting.iter().position(|one| *one == signal) {
         Some(place) => {
             waiting.remove(place);
@@ -70,13 +88,28 @@ pub(super) fn of_later_run<'s>(
     for signal in decided(begun_with) {
         leaves(signal);
     }
-    let signals = decided(own).chain(last.into_iter().flat_map(in_inbox));
-    let signals: Vec<_> = signals.filter(|signal| !leaves(signal) && !is_told(told, signal)).collect();
-    if !reapplies {
-        return signals;
+    let begun_updates: Vec<EventKind> = begun_inputs().filter_map(message_of).collect();
+    let undecided = last.into_iter().flat_map(|run| &run.inbox).filter_map(message_of);
+    for event in own.iter().flat_map(|turn| &turn.events).cloned().chain(undecided) {
+        match &event {
+            EventKind::WorkflowExecutionSignaled(signal) if leaves(signal) || is_told(told, signal) => {}
+            EventKind::WorkflowExecutionSignaled(signal) if reapply.signals() => told.push(again(None, signal)),
+            EventKind::WorkflowExecutionSignaled(signal) => dropped.signals.push(signal.clone()),
+            update if begun_updates.contains(update) => {}
+            other => dropped.updates.extend(update(None, other, reapply.updates(), told)),
+        }
     }
-    told.extend(signals.into_iter().map(|signal| again(None, signal)));
-    Vec::new()
+}
+
+/// A signal or an update that waits, as the event that it becomes.
+pub(super) fn message_of(input: &Input) -> Option<EventKind> {
+    match input.clone() {
+        Input::Signal(signal) => Some(EventKind::WorkflowExecutionSignaled(signal)),
+        Input::Update { update_id, name, input, identity } => {
+            Some(EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity })
+        }
+        _ => None,
+    }
 }
 
 /// Tells an accepted update again, or gives its name.

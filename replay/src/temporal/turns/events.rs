@@ -188,6 +188,7 @@ impl Numbering {
                 reason: text(fields, "reason").to_owned(),
                 identity: Identity::new(text(fields, "identity")).ok(),
                 reset: None,
+                unhandled_signals: Vec::new(),
             })),
             "WorkflowExecutionTimedOut" => Some(Imported::Ended(E::WorkflowExecutionTimedOut {
                 timeout: WorkflowTimeout::Run,

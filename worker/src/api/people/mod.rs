@@ -49,7 +49,7 @@ pub(crate) use handlers::{pause_run, release_run, resume_run};
 pub(crate) use history::file as history_file;
 pub use history::{export, history, state};
 pub(crate) use known::{UnknownField, unknown_field, unknown_in};
-pub(crate) use once::other_than_first;
+pub(crate) use once::{left_by, other_than_first};
 pub use openapi::{about, openapi};
 pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of, without_notifications};
 pub(crate) use queries::ask;

@@ -213,8 +213,8 @@ async fn accepted(backend: &CallerBackend, run: &Target, id: &UpdateId) -> Resul
 }
 
 /// What a message under this key has left in the history of a run.
-pub(super) async fn left_by(
-    backend: &CallerBackend,
+pub(crate) async fn left_by(
+    backend: &dyn Backend,
     run: &Target,
     key: &RequestId,
 ) -> Result<Option<EventKind>, CallError> {
@@ -228,7 +228,7 @@ pub(super) async fn left_by(
 
 /// The newest such event, looked for from the end.
 async fn newest(
-    backend: &CallerBackend,
+    backend: &dyn Backend,
     run: &Target,
     is: impl Fn(&EventKind) -> bool,
 ) -> Result<Option<EventKind>, CallError> {

@@ -53,7 +53,7 @@ fn print(screen: &mut Screen, name: &str, told: &Counterfactual, limit: usize) {
     let count = |decided: &[Decided]| decided.len();
     let (same, changed, new, gone) = (told.same, count(&told.changed), count(&told.new), count(&told.gone));
     screen.field("decisions", format!("{same} same, {changed} changed, {new} new, {gone} gone"));
-    screen.field("the run is", told.status.to_string());
+    screen.field("the run is", printable(&told.standing()));
     if let Some(first) = &told.first {
         let line = screen.paint(TextStyle::Bold, "first decision that differs:");
         screen.line(line);

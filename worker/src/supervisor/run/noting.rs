@@ -28,7 +28,7 @@ impl SupervisorRun {
         if notes.is_empty() {
             return;
         }
-        let recorded = cx.side_effect(|| notes.clone());
+        let recorded = cx.note(notes.clone());
         assert!(
             recorded == notes,
             "the run notes other facts than its history holds; first difference: {}",
