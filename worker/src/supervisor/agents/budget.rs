@@ -140,7 +140,10 @@ impl AgentLoop {
             Workload::Crew(run) => run.outputs.values().map(|output| output.text.as_str()).collect(),
             Workload::Steps(_) => Vec::new(),
         };
-        let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
+        let why = self.outcome.as_ref().and_then(|outcome| outcome.error.as_deref()).unwrap_or_default();
+        // What is the reason is told as that.
+        let is_told = |line: &&str| !line.trim().is_empty() && !why.contains(line.trim());
+        let lines: Vec<&str> = lines.into_iter().filter(is_told).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }
