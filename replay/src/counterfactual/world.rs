@@ -238,13 +238,13 @@ impl<'a> CounterfactualWorld<'a> {
                 }
                 self.timers.retain(|(_, timer)| timer != seq);
             }
-            Command::RecordMarker(Marker::SideEffect { seq, value }) => {
-                // What the code notes of itself it gives itself.
-                if self.side_effects.pop_front().is_none() && *value == Payload::default() {
-                    let event = self.events.len() as u64 + 1;
-                    self.stuck = Some(Unknown { event, what: format!("side effect {seq}"), pending_then: false });
-                    return Vec::new();
-                }
+            // What the code notes of itself it gives itself.
+            Command::RecordMarker(Marker::SideEffect { seq, value })
+                if self.side_effects.pop_front().is_none() && *value == Payload::default() =>
+            {
+                let event = self.events.len() as u64 + 1;
+                self.stuck = Some(Unknown { event, what: format!("side effect {seq}"), pending_then: false });
+                return Vec::new();
             }
             Command::FailWorkflow { failure, .. } if self.is_new_panic(failure) => {
                 self.panicked = Some(failure.message.clone());
