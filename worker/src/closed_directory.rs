@@ -44,7 +44,7 @@ impl ClosedDirectory {
         }
         let opened = StoreReader::open(&data)
             .and_then(|log| Journal::open(Arc::new(log), JournalOptions { codec, ..JournalOptions::default() }));
-        opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(why))
+        opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(open_error)
     }
 
     /// Reads on a thread that may wait for the disk.

@@ -170,7 +170,7 @@ impl Registries {
         if let Some(file) = epoch.as_ref().filter(|_| is_store(&data)) {
             store_work::compares_nothing(file, !looks);
         }
-        let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(why))?;
+        let log = log_for(&data, &purpose, epoch.clone()).map_err(open_error)?;
         let epoch = epoch.map(|file| (file, log.clone()));
         if let Some((file, log)) = epoch.as_ref().filter(|_| looks) {
             store_work::warn_of_older(file, &data, &**log);

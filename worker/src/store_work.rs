@@ -134,7 +134,7 @@ pub(crate) fn compares_nothing(epoch: &EpochFile, begins: bool) {
 /// Damage stays with what it hit: what is whole takes the place of what is damaged, and the log tells of the rest.
 pub(crate) fn isolate(data: &Path, damage: &str, epoch: Option<&EpochFile>) -> Result<(), OpenError> {
     tracing::error!(data = %data.display(), damage, "the store is damaged: what it hit is isolated");
-    let (report, aside) = log::isolate(data, epoch).map_err(|why| open_error(why))?;
+    let (report, aside) = log::isolate(data, epoch).map_err(open_error)?;
     let SalvageReport { runs_whole, held, runs_lost, runs_unnamed, groups_lost, damage, .. } = &report;
     for damaged in damage {
         tracing::warn!(damaged, "isolated");
