@@ -5,7 +5,7 @@ use bosun_engine::workflow::{WfContext, WorkflowRegistry, replay};
 use bosun_engine::*;
 
 use crate::kit::*;
-use crate::scene::{Attempted, Stage, attempts, until};
+use crate::scene::{Attempted, Stage, attempts, let_pass, until};
 
 fn code() -> WorkflowRegistry {
     WorkflowRegistry::new()
@@ -75,6 +75,7 @@ async fn a_failure_that_a_paused_run_has_accepted_counts_as_an_attempt() {
     let client = environment.client();
     let reset = client.reset(ResetRequest::new(target("source"), ResetTo::Event(EventId(4)))).await.unwrap();
     assert_eq!(reset.plan.runs_again.len(), 1, "{:?}", reset.plan);
+    let_pass(&environment, HOUR);
     let again = stage.next().await;
     assert_eq!(again.attempt(), 2);
     again.complete("done");

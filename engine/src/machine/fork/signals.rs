@@ -63,10 +63,16 @@ pub(super) fn of_later_runs(
     dropped: &mut Dropped,
     told: &mut Told,
 ) {
+    // What a reset told a run that went on before it heard all of it, the next one of its chain hears.
+    let mut carried = Vec::new();
     for (nth, turns) in turns.iter().enumerate() {
         let is_last = nth + 1 == runs.len() || ended_by_reset(turns);
         let last = runs.get(nth).filter(|_| is_last);
-        of_later_run((turns, last), reapply, dropped, told);
+        carried = of_later_run((turns, last), carried, reapply, (dropped, told));
+        // One that is reset in its turn gives to the run that goes on all that it had.
+        if ended_by_reset(turns) {
+            carried.clear();
+        }
     }
 }
 
@@ -74,31 +80,36 @@ pub(super) fn of_later_runs(
 /// what it had not decided.
 ///
 /// A run that began by a reset began with what had reached those before it: that is told as theirs, and not once more.
-fn of_later_run((turns, last): (&[Turn], Option<&Run>), reapply: ResetReapply, dropped: &mut Dropped, told: &mut Told) {
+/// `waiting` is what is left of that in a later run of the same chain; what this one leaves is given back.
+fn of_later_run(
+    (turns, last): (&[Turn], Option<&Run>),
+    mut waiting: Vec<EventKind>,
+    reapply: ResetReapply,
+    (dropped, told): (&mut Dropped, &mut Told),
+) -> Vec<EventKind> {
     let (begun_with, own) = turns.split_at(begun_with(turns));
-    let begun_inputs = || begun_with.iter().flat_map(|turn| &turn.inbox_added);
-    let mut waiting: Vec<&WorkflowExecutionSignaled> = begun_inputs().filter_map(signal_of).collect();
-    let mut leaves = |signal: &WorkflowExecutionSignaled| match waiting.iter().position(|one| *one == signal) {
+    waiting.extend(begun_with.iter().flat_map(|turn| &turn.inbox_added).filter_map(message_of));
+    let mut leaves = |message: &EventKind| match waiting.iter().position(|one| one == message) {
         Some(place) => {
             waiting.remove(place);
             true
         }
         None => false,
     };
-    for signal in decided(begun_with) {
-        leaves(signal);
+    for event in begun_with.iter().flat_map(|turn| &turn.events) {
+        leaves(event);
     }
-    let begun_updates: Vec<EventKind> = begun_inputs().filter_map(message_of).collect();
     let undecided = last.into_iter().flat_map(|run| &run.inbox).filter_map(message_of);
     for event in own.iter().flat_map(|turn| &turn.events).cloned().chain(undecided) {
         match &event {
-            EventKind::WorkflowExecutionSignaled(signal) if leaves(signal) || is_told(told, signal) => {}
+            known if leaves(known) => {}
+            EventKind::WorkflowExecutionSignaled(signal) if is_told(told, signal) => {}
             EventKind::WorkflowExecutionSignaled(signal) if reapply.signals() => told.push(again(None, signal)),
             EventKind::WorkflowExecutionSignaled(signal) => dropped.signals.push(signal.clone()),
-            update if begun_updates.contains(update) => {}
             other => dropped.updates.extend(update(None, other, reapply.updates(), told)),
         }
     }
+    waiting
 }
 
 /// A signal or an update that waits, as the event that it becomes.
@@ -153,13 +164,6 @@ fn is_told(told: &Told, signal: &WorkflowExecutionSignaled) -> bool {
         && told.iter().any(|(_, event, _)| {
             matches!(event, EventKind::WorkflowExecutionSignaled(other) if other.request_id == signal.request_id)
         })
-}
-
-fn decided(turns: &[Turn]) -> impl Iterator<Item = &WorkflowExecutionSignaled> {
-    turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
-        EventKind::WorkflowExecutionSignaled(signal) => Some(signal),
-        _ => None,
-    })
 }
 
 fn signal_of(input: &Input) -> Option<&WorkflowExecutionSignaled> {
