@@ -48,6 +48,20 @@ impl StoreWork {
     }
 }
 
+/// A store that is changed has to be the one that its epoch knows; one that is only read is compared as far as it can be.
+fn judge(epoch: &EpochFile, data: &Path, work: &StoreWork) -> Result<(), OpenError> {
+    if work.changes_the_store() {
+        let read = StoreReader::open(data).map_err(open_error)?;
+        return epoch.judge(data, &read).map_err(open_error);
+    }
+    compares_nothing(epoch, false);
+    // A damaged one is compared by the report itself.
+    if let Ok(read) = StoreReader::open(data) {
+        warn_of_older(epoch, data, &read);
+    }
+    Ok(())
+}
+
 /// Does it, and says what was done.
 pub(crate) fn carry_out(
     data: &Path,
@@ -60,16 +74,8 @@ pub(crate) fn carry_out(
     let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| key_error(&why));
     let keys_go_ahead =
         |to: &Path| AtRest::is_of(data, to).and_then(|()| AtRest::copy_ahead(data, to)).map_err(|why| key_error(&why));
-    if let (Some(epoch), true) = (epoch, work.changes_the_store()) {
-        let read = StoreReader::open(data).map_err(failed)?;
-        epoch.judge(data, &read).map_err(failed)?;
-    }
-    if let (Some(epoch), false) = (epoch, work.changes_the_store()) {
-        compares_nothing(epoch, false);
-        // A damaged one is compared as far as it can be read, by the report itself.
-        if let Ok(read) = StoreReader::open(data) {
-            warn_of_older(epoch, data, &read);
-        }
+    if let Some(epoch) = epoch {
+        judge(epoch, data, work)?;
     }
     match work {
         StoreWork::Salvage { to } => {

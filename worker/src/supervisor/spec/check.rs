@@ -260,6 +260,11 @@ fn chat(spec: &SupervisorSpec) -> CheckResult {
             format!("`{name}` takes part in the chat: a hand-off to a participant gives it the word and ends nothing");
         return Err(FieldError::at("handoff.termination", why));
     }
+    transitions(spec)
+}
+
+/// AGC-09: who may speak after whom.
+fn transitions(spec: &SupervisorSpec) -> CheckResult {
     let speaker = &spec.speaker;
     if speaker.transitions.is_empty() {
         return match speaker.transitions_type {
