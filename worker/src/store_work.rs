@@ -52,7 +52,7 @@ impl StoreWork {
 fn judge(epoch: &EpochFile, data: &Path, work: &StoreWork) -> Result<(), OpenError> {
     if work.changes_the_store() {
         let read = StoreReader::open(data).map_err(open_error)?;
-        return epoch.judge(data, &read).map_err(open_error);
+        return epoch.judge(data, &read).map(drop).map_err(open_error);
     }
     compares_nothing(epoch, false);
     // A damaged one is compared by the report itself.
