@@ -201,7 +201,8 @@ fn side_effects_are_not_carried_out() {
 fn a_panic_of_the_code_is_no_end_of_the_run() {
     let picky = code(|_, limit| async move { if limit > 5 { panic!("not with {limit}") } else { Ok(String::new()) } });
     let told = what_if(&picky, &recorded(), &WhatIf { input: Some(json(9)) }).unwrap();
-    assert_eq!((told.status, told.panicked.as_deref()), (WorkflowStatus::Running, Some("not with 9")));
+    let said = told.panicked.as_deref().unwrap();
+    assert!(told.status == WorkflowStatus::Running && said.starts_with("not with 9 (at "), "{said}");
     assert!(!told.is_same() && told.to_string().contains("its code panics: not with 9"), "{told}");
 }
 
