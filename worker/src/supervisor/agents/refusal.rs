@@ -16,6 +16,9 @@ pub(super) enum SessionFailure {
     /// A person said no to what a run below had to do for it.
     #[error("{0}")]
     Refused(String),
+    /// What a run below had to do for it has failed, beside what a person said no to there.
+    #[error("{0}")]
+    FailedBeside(String),
     /// Somebody has cancelled the run below that did it.
     #[error("{0}")]
     Cancelled(String),
@@ -62,6 +65,7 @@ impl SessionFailure {
         matches!(
             self,
             SessionFailure::Refused(_)
+                | SessionFailure::FailedBeside(_)
                 | SessionFailure::Cancelled(_)
                 | SessionFailure::Denied(_)
                 | SessionFailure::NotApproved(_)

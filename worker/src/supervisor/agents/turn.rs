@@ -229,6 +229,9 @@ impl AgentLoop {
             Err(failure) if failure.kind == CallFailureKind::CancelledBelow => {
                 Err(SessionFailure::Cancelled(failure.message))
             }
+            Err(failure) if failure.kind == CallFailureKind::SaidNoBeside => {
+                Err(SessionFailure::FailedBeside(failure.message))
+            }
             Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };

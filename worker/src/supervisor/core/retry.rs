@@ -78,7 +78,7 @@ pub fn is_of_person(kind: CallFailureKind) -> bool {
 
 /// Whether the same call would come to the same end.
 pub fn is_hopeless(failure: &CallFailure) -> bool {
-    matches!(failure.kind, CallFailureKind::Hopeless | CallFailureKind::HandedUp)
+    matches!(failure.kind, CallFailureKind::Hopeless | CallFailureKind::Final | CallFailureKind::HandedUp)
 }
 
 /// The number of the next delivery of a call whose worker was lost, after so many of at most `most`; nothing: it is not

@@ -91,12 +91,15 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
+        // What waits for a repair would be done once more.
+        let repairs = self.rules.on_exhausted == OnTriesExhausted::Errored;
         let (of_task, is_hopeless) = match kind {
             CallFailureKind::Hopeless => (None, true),
-            CallFailureKind::HandedUp => (Some(HANDED_UP), true),
+            CallFailureKind::Final => (None, repairs),
+            CallFailureKind::HandedUp => (Some(HANDED_UP), repairs),
             // What else went wrong there has failed, whatever a person said.
-            CallFailureKind::SaidNoBeside => (None, false),
-            _ => (Some(APPROVAL_REJECTED), false),
+            CallFailureKind::SaidNoBeside => (None, repairs),
+            _ => (Some(APPROVAL_REJECTED), repairs && retry::is_of_person(kind)),
         };
         if let Some((kind, error)) = of_task.zip(self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut())) {
             error.kind = kind.to_owned();
@@ -136,7 +139,9 @@ fn is_at_fault(task: &Task) -> bool {
         | TaskStatus::Escalated
         | TaskStatus::NeedsRevision
         | TaskStatus::AwaitingReview
-        | TaskStatus::Errored => true,
+        | TaskStatus::Errored
+        // Nothing held it back, and nobody began it.
+        | TaskStatus::Ready => true,
         TaskStatus::Skipped => task.skipped == Some(SkipReason::WorkerError),
         _ => false,
     }

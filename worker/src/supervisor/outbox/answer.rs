@@ -39,6 +39,8 @@ pub enum CallFailureKind {
     Spent,
     /// Asking again would give the same.
     Hopeless,
+    /// The same, as the service says that was asked: the rule for failed tasks counts.
+    Final,
     /// The process that ran it is gone, and its retries are used up.
     WorkerLost,
 }

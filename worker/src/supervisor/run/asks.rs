@@ -352,7 +352,7 @@ impl SupervisorRun {
         let is_of_service = || work::is_of_service(spec, call);
         let kind = match root.kind {
             FailureKind::Application { .. } if root.type_name() == OUT_OF_TIME => CallFailureKind::Spent,
-            FailureKind::Application { non_retryable: true, .. } if is_of_service() => CallFailureKind::Hopeless,
+            FailureKind::Application { non_retryable: true, .. } if is_of_service() => CallFailureKind::Final,
             FailureKind::Timeout { .. } => CallFailureKind::Timeout,
             FailureKind::WorkerLost => CallFailureKind::WorkerLost,
             _ if failure.is_canceled() => CallFailureKind::Canceled,

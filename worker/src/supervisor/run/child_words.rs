@@ -108,7 +108,9 @@ fn done(report: &SupervisorOutput) -> String {
 
 fn told_of_rest(report: &SupervisorOutput) -> String {
     let left = left_by(report);
-    if left.is_empty() { left } else { format!("; what there is of it: {left}") }
+    // What is the reason is told as that.
+    let is_told = report.error.as_deref().is_some_and(|error| error.trim() == left);
+    if left.is_empty() || is_told { String::new() } else { format!("; what there is of it: {left}") }
 }
 
 /// What is said of an end that no task is the cause of: the budget, for one.

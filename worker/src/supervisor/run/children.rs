@@ -274,7 +274,12 @@ impl SupervisorRun {
         let shares = key.begun_for() == BegunFor::Step;
         let answer = match (child.agent, end, failure) {
             (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
-                Err(CallFailure { kind: CallFailureKind::Timeout, message: child.too_slow.unwrap_or_default() })
+                // What people and reviewers said there counts all the same.
+                let kind = match kind_of(&report) {
+                    CallFailureKind::Error => CallFailureKind::Timeout,
+                    kind => kind,
+                };
+                Err(CallFailure { kind, message: child.too_slow.unwrap_or_default() })
             }
             (Some(purpose), ChildEnd::Agent(output), failure) => {
                 self.agent_ended(purpose, &child.lent, *output, failure.as_ref(), out)
@@ -481,9 +486,9 @@ fn is_spent(report: &SupervisorOutput) -> bool {
     !report.success && report.code.as_deref() == Some(BUDGET_EXHAUSTED)
 }
 
-/// Whether a run below was given up at the end of its time: nobody has said no.
+/// Whether a run below was given up at the end of its time.
 fn is_too_slow(report: &SupervisorOutput) -> bool {
-    report.out_of_time && !was_refused(report) && !report.said_no
+    report.out_of_time && !was_refused(report)
 }
 
 /// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.
