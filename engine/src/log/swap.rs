@@ -46,7 +46,7 @@ pub(crate) fn is_movable(dir: &DataDir) -> Result<(), StorageError> {
     let root = fs::metadata(&dir.root).map_err(|why| StorageError::io("look at", &dir.root, &why))?;
     for path in PARTS.iter().map(|part| dir.root.join(part)) {
         match look(&path) {
-            Ok(about) if about.is_symlink() || about.dev() != root.dev() || is_mount_point(&path) => {
+            Ok(about) if is_elsewhere(&about, &root) || is_mount_point(&path) => {
                 let detail = "it is a link or another file system, and cannot be put aside by a rename; make the copy in a \
                     new directory (`--to`)";
                 return Err(taken(&path, detail));
@@ -57,6 +57,11 @@ pub(crate) fn is_movable(dir: &DataDir) -> Result<(), StorageError> {
         }
     }
     Ok(())
+}
+
+/// Whether a part lies elsewhere than the directory. Files of an overlay have the device of their layer, and move all the same.
+fn is_elsewhere(part: &fs::Metadata, root: &fs::Metadata) -> bool {
+    part.is_symlink() || (part.is_dir() && part.dev() != root.dev())
 }
 
 /// Keeps workers away whose lock file is gone: they hold the database itself.

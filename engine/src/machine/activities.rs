@@ -75,6 +75,16 @@ impl Activity {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.state, ActivityState::Running { .. } | ActivityState::Awaiting { .. })
     }
+    /// It is as it was when it was asked for.
+    fn begin_again(&mut self, at: Timestamp) {
+        self.scheduled_at = at;
+        self.attempt = Attempt(1);
+        self.not_counted = 0;
+        self.state = ActivityState::Queued { since: at };
+        self.last_failure = None;
+        self.heartbeat_details = None;
+        self.paused = false;
+    }
     /// Its times are later by so much.
     fn postpone(&mut self, by: Duration) {
         self.scheduled_at = self.scheduled_at.plus(by);
@@ -292,14 +302,16 @@ impl Activities {
                 due.extend(activity.deadlines());
                 continue;
             }
-            activity.scheduled_at = at;
-            activity.attempt = Attempt(1);
-            activity.not_counted = 0;
-            activity.state = ActivityState::Queued { since: at };
-            activity.last_failure = None;
-            activity.heartbeat_details = None;
-            activity.paused = false;
+            activity.begin_again(at);
             due.extend(activity.deadlines());
+        }
+    }
+
+    /// As [`Activities::repeat`], of one whose attempt is as it was: what was known of its end was dropped.
+    pub(super) fn made_again(&mut self, at: Timestamp, seq: Seq, attempt: Attempt, due: &mut Deadlines) {
+        let is_as_it_was = |it: &Activity| it.attempt == attempt && matches!(it.state, ActivityState::Running { .. });
+        if self.get(seq).is_some_and(is_as_it_was) {
+            self.change(seq, due, |activity| activity.begin_again(at));
         }
     }
 

@@ -156,7 +156,10 @@ impl Run {
     /// that goes on as new from another has the work of that one behind it: its code says how it ends.
     pub(super) fn has_not_begun(&self) -> bool {
         let tries_again = self.started.attempt > Attempt(1) && self.phase == RunPhase::Backoff && !self.paused;
-        tries_again || self.is_delayed()
+        // One that ran out of time heard nothing, and has undone nothing.
+        let before = self.started.last_failure.as_ref();
+        let out_of_time = before.is_some_and(|failure| matches!(failure.kind, FailureKind::Timeout { .. }));
+        (tries_again && !out_of_time) || self.is_delayed()
     }
 
     /// When the run must be woken at the latest. A paused run only hears its own timeouts.
@@ -222,8 +225,18 @@ impl Run {
         for seq in &turn.delivered {
             self.forget_message(*seq);
         }
+        let forks = turn.events.iter().any(|event| matches!(event, EventKind::WorkflowExecutionForked { .. }));
         for _ in 0..turn.inbox_taken {
-            self.inbox.pop_front();
+            // A fork of older programs took the end of an attempt without a word, and makes the attempt again.
+            if let Some(Input::ActivityOutcome { seq, attempt, .. }) = self.inbox.pop_front()
+                && forks
+                && !turn
+                    .events
+                    .iter()
+                    .any(|event| matches!(event, EventKind::ActivityTaskStarted { seq: of, .. } if *of == seq))
+            {
+                self.activities.made_again(turn.at, seq, attempt, &mut self.due);
+            }
         }
         for input in &turn.inbox_added {
             self.note_request(input);

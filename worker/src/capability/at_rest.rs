@@ -149,7 +149,9 @@ impl AtRest {
     pub fn is_of(from: &Path, to: &Path) -> Result<(), AtRestError> {
         let path = to.join(FILE);
         let there = noted_at(&path)?.map_or_else(Vec::new, |there| there.keys);
-        if there.is_empty() || there == noted(from)?.keys {
+        let known = noted(from)?.keys;
+        // Fewer are those of a copy that was begun before a new key.
+        if there.iter().all(|key| known.contains(key)) {
             return Ok(());
         }
         let why = "it names the keys of another store; choose a new directory".to_owned();
@@ -288,8 +290,8 @@ fn note_in(data: &Path, known: impl Fn() -> Result<KeyRegister, AtRestError>) ->
     let known = known()?;
     for path in places(data) {
         let Some(dir) = path.parent().filter(|dir| dir.is_dir()) else { continue };
-        // One that is damaged is written anew: what is known came from the other.
-        let is_there = noted_at(&path).is_ok_and(|there| there.as_ref() == Some(&known));
+        // One that is damaged is written anew: what is known came from the other. One of older programs stays as they read it.
+        let is_there = noted_at(&path).is_ok_and(|there| there.is_some_and(|there| there.keys == known.keys));
         let written = match is_there {
             true => mode_beside(dir).and_then(|mode| mend_mode(&path, mode)),
             false => write(dir, &known),

@@ -30,6 +30,14 @@ pub(super) async fn signal_with_start_once(
 ) -> Result<Started, CliError> {
     let (sent, told) = (request.clone(), signal.clone());
     may_be_started(&*cx.backend, &request).await.map_err(|why| is_schedule(&why))?;
+    let of_id = Target { namespace: cx.namespace.clone(), ..Target::workflow(sent.workflow_id.clone()) };
+    if sent.request_id.is_some()
+        && let Ok(found) = cx.backend.describe(of_id).await
+    {
+        let run_id = found.info.run_id;
+        let there = Started { workflow_id: sent.workflow_id.clone(), run_id, newly_started: false };
+        refuse_other(&sent, &there, &other_than_first(&*cx.backend, &sent, &there).await)?;
+    }
     let started = cx.backend.signal_with_start(request, signal).await?;
     let mut other = other_than_first(&*cx.backend, &sent, &started).await;
     if !started.newly_started && !is_same_signal(cx, &started, &told).await {

@@ -58,6 +58,8 @@ pub(super) struct SavedRun {
     pub(super) in_log: usize,
     turns: u64,
     next_event: u64,
+    /// Where it begins in the log; 0 where that is lost.
+    first_group: GroupSeq,
     last_group: GroupSeq,
     is_over: bool,
     blobs: BTreeSet<BlobHash>,
@@ -178,7 +180,8 @@ impl SavedRuns {
     /// Of how many runs that the index counted nothing is left: neither their entry nor anything that names them.
     fn count_unnamed(&self, index: &SalvagedIndex, deleted: &BTreeSet<RunId>) -> u64 {
         let lost = index.counted.saturating_sub(index.entries.len() as u64);
-        let known = self.runs.iter().filter(|(_, state)| state.last_group <= index.at).map(|(run, _)| run);
+        let was_there = |state: &SavedRun| state.first_group <= index.at || !state.archived.is_empty();
+        let known = self.runs.iter().filter(|(_, state)| was_there(state)).map(|(run, _)| run);
         let known: BTreeSet<&RunId> = known.chain(&self.nothing_left).chain(deleted).collect();
         lost.saturating_sub(known.into_iter().filter(|run| !index.entries.contains(run)).count() as u64)
     }
@@ -303,6 +306,9 @@ impl SavedRun {
     }
 
     fn push(&mut self, seq: GroupSeq, turn: &mut Turn) {
+        if self.turns == 0 {
+            self.first_group = seq;
+        }
         self.turns += 1;
         self.next_event = turn.next_event().0;
         self.last_group = seq;
