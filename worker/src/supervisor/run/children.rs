@@ -274,12 +274,7 @@ impl SupervisorRun {
         let shares = key.begun_for() == BegunFor::Step;
         let answer = match (child.agent, end, failure) {
             (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
-                // What people and reviewers said there counts all the same.
-                let kind = match kind_of(&report) {
-                    CallFailureKind::Error => CallFailureKind::Timeout,
-                    kind => kind,
-                };
-                Err(CallFailure { kind, message: child.too_slow.unwrap_or_default() })
+                Err(gave_up(&report, child.too_slow.unwrap_or_default()))
             }
             (Some(purpose), ChildEnd::Agent(output), failure) => {
                 self.agent_ended(purpose, &child.lent, *output, failure.as_ref(), out)
@@ -470,6 +465,15 @@ fn kind_of(report: &SupervisorOutput) -> CallFailureKind {
         }
         (false, false) => CallFailureKind::Error,
     }
+}
+
+/// Its time was over. What people and reviewers said there counts all the same.
+fn gave_up(report: &SupervisorOutput, message: String) -> CallFailure {
+    let kind = match kind_of(report) {
+        CallFailureKind::Error => CallFailureKind::Timeout,
+        kind => kind,
+    };
+    CallFailure { kind, message }
 }
 
 /// What a run below spent. One that was lost without a word may have made all the calls that it was lent.
