@@ -369,7 +369,7 @@ impl SupervisorRun {
 
 /// How often a call counts as delivered: one that the engine delivers again by itself is not delivered again by anybody else.
 fn delivered(options: &ActivityOptions, deliveries: u32) -> u32 {
-    let by_itself = options.retry_policy.as_ref().is_some_and(|policy| policy.maximum_attempts > 1);
+    let by_itself = options.retry_policy.as_ref().is_some_and(work::is_delivered_again);
     if by_itself { deliveries.max(retry::DELIVERIES_MAX) } else { deliveries }
 }
 

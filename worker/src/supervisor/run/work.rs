@@ -276,6 +276,11 @@ pub(super) fn options_of(activity_type: &ActivityType, summary: &str, timeout: D
     ActivityOptions { retry_policy: Some(policy), ..options }
 }
 
+/// Whether the engine delivers a call again by itself: one of [`options`] or [`options_of`].
+pub(super) fn is_delivered_again(policy: &RetryPolicy) -> bool {
+    policy.is_for_lost_workers() || policy.non_retryable_error_types.iter().any(|name| name == HTTP_TIMEOUT)
+}
+
 /// Whether a service is asked: what it says that cannot pass is the end.
 pub(super) fn is_of_service(spec: &SupervisorSpec, call: &Call) -> bool {
     match built_in_of(spec, call) {
