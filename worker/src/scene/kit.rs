@@ -96,6 +96,9 @@ impl SceneText {
     pub(crate) fn at(self, seconds: u64, act: Act) -> Self {
         self.acts("at", seconds.into(), act)
     }
+    pub(crate) fn at_ms(self, millis: u64, act: Act) -> Self {
+        self.acts("at", format!("{millis}ms").into(), act)
+    }
     pub(crate) fn once(self, when: Value, act: Act) -> Self {
         self.acts("when", when, act)
     }

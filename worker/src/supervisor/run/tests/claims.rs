@@ -40,11 +40,11 @@ fn hands(after: u64) -> Value {
     ])
 }
 
-/// What happens from outside.
+/// What happens from outside, after so many milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outside {
     Nothing,
-    /// The worker is killed, after so many seconds.
+    /// The worker is killed.
     Killed(u64),
     /// Somebody pauses the run, and lets it go on.
     Paused(u64),
@@ -55,7 +55,7 @@ pub(super) enum Outside {
 
 impl Outside {
     pub(super) fn any() -> impl Strategy<Value = Outside> {
-        let at = 0..4u64;
+        let at = (0..4u64).prop_map(|seconds| seconds * 1_000);
         prop_oneof![
             4 => Just(Outside::Nothing),
             2 => at.clone().prop_map(Outside::Killed),
@@ -65,16 +65,26 @@ impl Outside {
         ]
     }
 
+    /// A person who holds the run does so while calls are under way: all of these begin and end on whole seconds. What comes
+    /// in the moment of an answer may be heard before it or after it.
+    pub(super) fn between_answers(self) -> Outside {
+        match self {
+            Outside::Paused(at) => Outside::Paused(at + 500),
+            Outside::TakenOver(at) => Outside::TakenOver(at + 500),
+            other => other,
+        }
+    }
+
     pub(super) fn of(self, scene: SceneText) -> SceneText {
         let told = || json!({ "reason": "so", "requested_by": "ann" });
         let between = |at: u64, first: &'static str, last: &'static str, scene: SceneText| {
-            scene.at(at, Act::Signal(first, told())).at(at + 60, Act::Signal(last, told()))
+            scene.at_ms(at, Act::Signal(first, told())).at_ms(at + 60_000, Act::Signal(last, told()))
         };
         match self {
             Outside::Nothing => scene,
-            Outside::Killed(at) => scene.kill(at),
+            Outside::Killed(at) => scene.kill(at / 1_000),
             Outside::Paused(at) => between(at, "pause_v1", "resume_v1", scene),
-            Outside::Cancelled(at) => scene.at(at, Act::Signal("cancel_v1", told())),
+            Outside::Cancelled(at) => scene.at_ms(at, Act::Signal("cancel_v1", told())),
             Outside::TakenOver(at) => between(at, "human_takeover_v1", "human_release_v1", scene),
         }
     }
