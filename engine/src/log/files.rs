@@ -280,10 +280,14 @@ impl DataDir {
     }
 
     /// Whether `bosun.format` says that there is a list of held runs, whatever else is missing.
-    pub(crate) fn names_held(&self) -> bool {
+    /// One that is damaged, or not there, names nothing.
+    pub(crate) fn names_held(&self) -> Result<bool, StorageError> {
         let path = self.format();
-        let format = read_whole(&path).ok().and_then(|bytes| parse(&path, &bytes).ok());
-        format.is_some_and(|format| format.held)
+        match read_whole(&path) {
+            Ok(bytes) => Ok(parse(&path, &bytes).is_ok_and(|format| format.held)),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(why) => Err(StorageError::io("read", &path, &why)),
+        }
     }
 
     pub(crate) fn read_held(&self) -> Result<Vec<(RunId, String)>, StorageError> {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::tried_again;
 use crate::log::Shelf;
 use crate::log::archive::{Segment, segment_key};
 use crate::log::chain::{ChainHash, SetHash};
@@ -86,9 +87,6 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// How often a directory is listed of which the listing fails: what it holds would count as lost.
-const LISTED: u32 = 3;
-
 /// What cannot be listed is damage, and no directory without files.
 ///
 /// # Errors
@@ -101,8 +99,8 @@ fn files_in(dir: &Path, damage: &mut Vec<String>) -> Result<Vec<PathBuf>, Storag
             Err(why) => Err(why),
         }
     };
-    let listed = (1..LISTED).fold(list(), |listed, _| listed.or_else(|_| list()));
-    listed.map_err(|why| StorageError::io("list", dir, &why)).or_else(|why| why.or_damage(damage).map(|()| Vec::new()))
+    let listed = tried_again(list).map_err(|why| StorageError::io("list", dir, &why));
+    listed.or_else(|why| why.or_damage(damage).map(|()| Vec::new()))
 }
 
 impl Salvageable {

@@ -199,13 +199,18 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
     Ok(Analysed { chosen, saved, damage, origin: StoreOrigin { instance: owner, last } })
 }
 
-/// How often the list of held runs is read of which a read fails.
+/// How often something is read of which a read fails: what is not read counts as lost for ever.
 const READS: u32 = 3;
+
+/// Reads, and again where that fails.
+fn tried_again<T, E>(read: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    (1..READS).fold(read(), |found, _| found.or_else(|_| read()))
+}
 
 /// The runs that an earlier salvage held. A list that `bosun.format` names is there.
 fn held_before(dir: &DataDir) -> Result<Vec<(RunId, String)>, StorageError> {
-    let held = (1..READS).fold(dir.read_held(), |held, _| held.or_else(|_| dir.read_held()))?;
-    if held.is_empty() && dir.names_held() {
+    let held = tried_again(|| dir.read_held())?;
+    if held.is_empty() && tried_again(|| dir.names_held())? {
         return Err(StorageError::corrupt("list of held runs", dir.held_list(), "it is missing"));
     }
     Ok(held)

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::chain::ChosenGroups;
 use super::runs::SavedRuns;
-use super::{Analysed, SalvageReport};
+use super::{Analysed, SalvageReport, tried_again};
 use crate::log::archive::Segment;
 use crate::log::blob::BlobHash;
 use crate::log::chain::{ChainHash, SetHash};
@@ -73,12 +73,9 @@ fn copy_blobs(from: &DataDir, medium: &SledLog, report: &mut SalvageReport) -> R
     Ok(())
 }
 
-/// How often a payload is read of which a read fails: what is lost is marked for ever, and one failed read is no loss.
-const READS: u32 = 3;
-
 /// A payload, or what is to be said of one that is not there whole.
 pub(super) fn read_whole(files: &BlobFiles, hash: &BlobHash) -> Result<Vec<u8>, String> {
-    let found = (1..READS).fold(files.get(hash), |found, _| found.or_else(|_| files.get(hash)));
+    let found = tried_again(|| files.get(hash));
     let path = files.path(hash);
     match found {
         Ok(Some(bytes)) if BlobHash::of(&bytes) == *hash => Ok(bytes),

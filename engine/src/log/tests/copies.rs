@@ -301,3 +301,54 @@ fn split_groups_of_format_1_are_saved() {
 fn open_any(dir: &Path) -> Journal {
     Journal::open(Arc::new(DiskLog::open(dir, SledOptions::default()).unwrap()), small()).unwrap()
 }
+
+/// G8: a worker whose lock file somebody removed still holds its database: nothing is put in the place of its store.
+#[test]
+fn a_store_whose_lock_file_is_gone_is_not_swapped_away() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    let worker = open(&dir).unwrap();
+    worker.commit(&[start(1, "one")]).unwrap();
+    std::fs::remove_file(dir.join("bosun.lock")).unwrap();
+    for refused in [compact(&dir, &small()).map(drop), isolate(&dir, None).map(drop)] {
+        assert!(matches!(refused, Err(StorageError::Locked { .. })), "{refused:?}");
+    }
+    worker.commit(&[start(2, "two")]).unwrap();
+    worker.close().unwrap();
+    drop(worker);
+    assert_eq!(open(&dir).unwrap().open_runs().len(), 2);
+}
+
+/// Parts that a rename does not move are refused before anything is put aside: the store opens as before.
+#[test]
+fn a_part_that_lies_elsewhere_is_refused_before_anything_is_moved() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, other) = (home.path().join("data"), home.path().join("other"));
+    let journal = open(&dir).unwrap();
+    journal.commit(&[start(1, "one")]).unwrap();
+    journal.close().unwrap();
+    drop(journal);
+    std::fs::rename(dir.join("payloads"), &other).unwrap();
+    std::os::unix::fs::symlink(&other, dir.join("payloads")).unwrap();
+    for refused in [compact(&dir, &small()).map(drop), isolate(&dir, None).map(drop)] {
+        assert!(matches!(&refused, Err(StorageError::Taken { .. })), "{refused:?}");
+    }
+    assert_eq!(open(&dir).unwrap().open_runs().len(), 1);
+}
+
+/// G1: the anchor may lag after a power cut. Where no group is in the database yet, all of them are whole in the files that are
+/// written ahead, and whoever only looks sees them.
+#[test]
+fn a_store_whose_anchor_lags_before_its_first_sweep_is_no_damaged_one() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, copy) = (home.path().join("data"), home.path().join("copy"));
+    let journal = open(&dir).unwrap();
+    let anchor = std::fs::read(dir.join("anchor")).unwrap();
+    for n in 1..=3 {
+        journal.commit(&[start(n, "w")]).unwrap();
+    }
+    copy_dir(&dir, &copy);
+    std::fs::write(copy.join("anchor"), anchor).unwrap();
+    let seen = look(&copy).unwrap();
+    assert_eq!((seen.open_runs().len(), seen.verify().findings), (3, Vec::new()));
+}

@@ -524,6 +524,75 @@ fn a_damaged_list_of_held_runs_holds_what_may_go_on() {
     }
 }
 
+/// G6: the database of another store in the place of this one's: its runs are not served as this one's, and it is told.
+#[test]
+fn groups_of_another_store_are_left_out() {
+    let home = tempfile::tempdir().unwrap();
+    let [own, other, target] = ["own", "other", "new"].map(|name| home.path().join(name));
+    let journal = open(&own).unwrap();
+    journal.commit(&[start(1, "mine")]).unwrap();
+    journal.close().unwrap();
+    drop(journal);
+    let options = SledOptions { instance: Some([2; 16]), ..SledOptions::default() };
+    let journal = Journal::open(Arc::new(DiskLog::open(&other, options).unwrap()), small()).unwrap();
+    journal.commit(&[start(5, "theirs")]).unwrap();
+    journal.commit(&[start(6, "theirs-too")]).unwrap();
+    journal.close().unwrap();
+    drop(journal);
+    std::fs::remove_dir_all(own.join("log")).unwrap();
+    copy_dir(&other.join("log"), &own.join("log"));
+    let report = salvage(&own, &target, None).unwrap();
+    assert!(report.damage.iter().any(|told| told.contains("of another directory are left out")), "{report:?}");
+    assert!(open(&target).unwrap().open_runs().is_empty(), "{report:?}");
+}
+
+/// A directory that cannot be listed is damage that is told, and no directory without files.
+#[test]
+fn a_directory_that_cannot_be_listed_is_told() {
+    let scene = scene();
+    let dir = scene.home.path().join("looped");
+    copy_dir(&scene.killed, &dir);
+    std::fs::remove_dir_all(dir.join("wal")).unwrap();
+    std::os::unix::fs::symlink("wal", dir.join("wal")).unwrap();
+    let report = assess(&dir).unwrap();
+    assert!(
+        report.damage.iter().any(|told| told.starts_with("list of ") && told.contains("/wal failed")),
+        "{report:?}"
+    );
+}
+
+/// Runs that went on after the index was written are not counted as gone where a page of it is lost.
+#[test]
+fn a_lost_page_of_the_index_is_no_lost_run() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    let journal = open(&dir).unwrap();
+    let runs = 25;
+    for n in 1..=runs {
+        journal.commit(&[start(n, "w")]).unwrap();
+    }
+    journal.checkpoint().unwrap();
+    for n in 1..=runs {
+        journal.commit(&[step(n, 4, 10)]).unwrap();
+    }
+    copy_dir(&dir, &home.path().join("killed"));
+    let length = std::fs::metadata(dir.join("log/db")).unwrap().len();
+    for at in (0..length).step_by(512) {
+        let hit = home.path().join("hit");
+        let _ = std::fs::remove_dir_all(&hit);
+        copy_dir(&home.path().join("killed"), &hit);
+        let mut content = std::fs::read(hit.join("log/db")).unwrap();
+        if content[at as usize..].iter().take(512).all(|byte| *byte == 0) {
+            continue;
+        }
+        content[at as usize..].iter_mut().take(512).for_each(|byte| *byte ^= 0x10);
+        std::fs::write(hit.join("log/db"), content).unwrap();
+        let report = assess(&hit).unwrap();
+        let known = report.runs_whole + (report.held.len() + report.runs_lost.len()) as u64;
+        assert!(known == runs && report.runs_unnamed == 0, "at byte {at}: {report:?}");
+    }
+}
+
 /// G6: a salvage that fails half way, and one that is cut short, leave nothing that could be taken for the store.
 #[test]
 fn a_salvage_that_is_cut_short_leaves_no_store() {
