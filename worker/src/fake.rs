@@ -252,7 +252,7 @@ impl Backend for Fake {
             pending_updates: Vec::new(),
             inbox: 0,
             held: None,
-            awaiting: vec![Awaited { what: "signal approve".into(), location: None }],
+            awaiting: vec![Awaited { what: "signal approve".into(), location: None, timer: None }],
             cancel_requested: false,
             warnings: Vec::new(),
             starts_at: None,

@@ -225,22 +225,24 @@ impl Run {
         for seq in &turn.delivered {
             self.forget_message(*seq);
         }
-        let forks = turn.events.iter().any(|event| matches!(event, EventKind::WorkflowExecutionForked { .. }));
         for _ in 0..turn.inbox_taken {
-            // A fork of older programs took the end of an attempt without a word, and makes the attempt again.
-            if let Some(Input::ActivityOutcome { seq, attempt, .. }) = self.inbox.pop_front()
-                && forks
-                && !turn
-                    .events
-                    .iter()
-                    .any(|event| matches!(event, EventKind::ActivityTaskStarted { seq: of, .. } if *of == seq))
-            {
-                self.activities.made_again(turn.at, seq, attempt, &mut self.due);
+            let taken = self.inbox.pop_front();
+            if turn.events.iter().any(|event| matches!(event, EventKind::WorkflowExecutionForked { .. })) {
+                self.taken_by_fork(turn, taken);
             }
         }
         for input in &turn.inbox_added {
             self.note_request(input);
             self.inbox.push_back(input.clone());
+        }
+    }
+
+    /// A fork of older programs took the end of an attempt without a word, and makes the attempt again.
+    fn taken_by_fork(&mut self, turn: &Turn, taken: Option<Input>) {
+        let Some(Input::ActivityOutcome { seq, attempt, .. }) = taken else { return };
+        let begins = |event: &EventKind| matches!(event, EventKind::ActivityTaskStarted { seq: of, .. } if *of == seq);
+        if !turn.events.iter().any(begins) {
+            self.activities.made_again(turn.at, seq, attempt, &mut self.due);
         }
     }
 

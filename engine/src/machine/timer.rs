@@ -94,11 +94,11 @@ impl Run {
 
     /// What the code waits for, with the moment of a timer as it stands: that of a fork fires later than its code knows.
     pub(super) fn with_time_left(&self, awaited: Awaited) -> Awaited {
-        let fires = self.timers.0.iter().find_map(|(seq, timer)| {
-            let named = format!("timer {seq} until ");
-            awaited.what.starts_with(&named).then(|| format!("{named}{}", timer.fire_at))
-        });
-        Awaited { what: fires.unwrap_or(awaited.what), ..awaited }
+        let timer = awaited.timer.and_then(|seq| Some((seq, self.timers.0.get(&seq)?)));
+        match timer {
+            Some((seq, timer)) => Awaited { what: Awaited::timer_until(seq, timer.fire_at), ..awaited },
+            None => awaited,
+        }
     }
 
     /// Timers that have not fired, in the order in which they were started.

@@ -195,6 +195,16 @@ pub struct Awaited {
     pub what: String,
     /// Where in the code, as `file:line:column`, when known.
     pub location: Option<String>,
+    /// The timer, if it is one: when it fires is known to whoever keeps it, and is said in `what`.
+    #[serde(skip)]
+    pub timer: Option<Seq>,
+}
+
+impl Awaited {
+    /// What is said of a timer.
+    pub(crate) fn timer_until(seq: Seq, fire_at: Timestamp) -> String {
+        format!("timer {seq} until {fire_at}")
+    }
 }
 
 /// A place in the source of workflow code.

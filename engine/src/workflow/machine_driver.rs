@@ -312,9 +312,11 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         let awaited = |(seq, pending): (&Seq, &PendingCommand)| Awaited {
             what: pending.describe(*seq),
             location: places.get(seq).map(|place| place.to_string()),
+            timer: pending.is_timer().then_some(*seq),
         };
         let updates = self.driver.open_updates.iter();
-        let update = |id: &UpdateId| Awaited { what: format!("the answer to update {id}"), location: None };
+        let update =
+            |id: &UpdateId| Awaited { what: format!("the answer to update {id}"), location: None, timer: None };
         self.driver.pending.iter().map(awaited).chain(updates.map(update)).collect()
     }
 

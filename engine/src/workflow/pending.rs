@@ -109,10 +109,14 @@ impl PendingCommand {
         }
     }
 
+    pub(crate) fn is_timer(&self) -> bool {
+        matches!(self, PendingCommand::Timer { .. })
+    }
+
     pub(crate) fn describe(&self, seq: Seq) -> String {
         match self {
             PendingCommand::Activity { activity_type, .. } => format!("activity {seq} {activity_type}"),
-            PendingCommand::Timer { fire_at } => format!("timer {seq} until {fire_at}"),
+            PendingCommand::Timer { fire_at } => Awaited::timer_until(seq, *fire_at),
             PendingCommand::Child { workflow_type, workflow_id, .. } => {
                 format!("child workflow {seq} {workflow_type} {workflow_id}")
             }

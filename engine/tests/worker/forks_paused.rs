@@ -1,5 +1,6 @@
 //! What a paused run was told and its code has not heard: its forks and resets hear it, and nothing of it is done again.
 
+use bosun_engine::machine::fold_run;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry, replay};
 use bosun_engine::*;
@@ -66,6 +67,25 @@ async fn a_result_that_a_paused_run_has_accepted_is_told_and_not_made_again() {
         assert_eq!(count(&events, "ActivityTaskStarted"), 1, "{id}: {events:?}");
     }
     assert!(stage.is_quiet());
+}
+
+/// A fork that an older program has written took the end from the inbox and told nothing of it: its attempt is made again, as it
+/// was decided then.
+#[tokio::test]
+async fn a_fork_of_an_older_program_makes_its_attempt_again() {
+    let (_stage, environment) = paused_work(|act| act.complete("done")).await;
+    let client = environment.client();
+    client.fork(fork("source", "fork")).await.unwrap();
+    assert_eq!(output::<String>(&client, "fork").await, "done");
+    let mut turns = client.turns(&target("fork")).await.unwrap();
+    let forks = |turn: &Turn| turn.events.iter().position(|event| event.name() == "WorkflowExecutionForked");
+    let (at, event) = turns.iter().enumerate().find_map(|(at, turn)| Some((at, forks(turn)?))).unwrap();
+    turns.truncate(at + 1);
+    turns[at].events.truncate(event + 1);
+    assert_eq!(turns[at].inbox_taken, 1);
+    let pending = fold_run(&turns).unwrap().pending_activities();
+    let states: Vec<_> = pending.iter().map(|one| (one.state, one.attempt)).collect();
+    assert_eq!(states, [(PendingActivityState::Scheduled, Attempt(1))]);
 }
 
 /// E07, E26: a failure that was accepted is an attempt that was made; the next one follows.

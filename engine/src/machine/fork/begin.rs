@@ -20,13 +20,20 @@ enum CheckedFork {
 impl Tell {
     /// A signal or an update, as what waits for the code.
     fn message(&self) -> Option<Input> {
-        match self.event.clone() {
-            EventKind::WorkflowExecutionSignaled(signal) => Some(Input::Signal(signal)),
-            EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } => {
-                Some(Input::Update { update_id, name, input, identity })
-            }
+        match &self.event {
+            EventKind::WorkflowExecutionSignaled(signal) => Some(Input::Signal(signal.clone())),
+            EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } => Some(Input::Update {
+                update_id: update_id.clone(),
+                name: name.clone(),
+                input: input.clone(),
+                identity: identity.clone(),
+            }),
             _ => None,
         }
+    }
+    fn is_message(&self) -> bool {
+        let event = &self.event;
+        matches!(event, EventKind::WorkflowExecutionSignaled(_) | EventKind::WorkflowExecutionUpdateAccepted { .. })
     }
 }
 
@@ -152,7 +159,7 @@ impl Execution {
             self.run.inbox.push_back(input);
         }
         for tell in told {
-            if tell.message().is_some() {
+            if tell.is_message() {
                 accepted -= self.decide_accepted(draft, accepted, tell.replaces.as_ref());
                 // A run that cannot decide now decides it later, from its inbox.
                 if self.run.is_closed() || self.run.is_buffering() {

@@ -99,9 +99,9 @@ fn of_later_run(
     for event in begun_with.iter().flat_map(|turn| &turn.events) {
         leaves(event);
     }
-    let undecided = last.into_iter().flat_map(|run| &run.inbox).filter_map(message_of);
-    for event in own.iter().flat_map(|turn| &turn.events).cloned().chain(undecided) {
-        match &event {
+    let undecided: Vec<EventKind> = last.into_iter().flat_map(|run| &run.inbox).filter_map(message_of).collect();
+    for event in own.iter().flat_map(|turn| &turn.events).chain(&undecided) {
+        match event {
             known if leaves(known) => {}
             EventKind::WorkflowExecutionSignaled(signal) if is_told(told, signal) => {}
             EventKind::WorkflowExecutionSignaled(signal) if reapply.signals() => told.push(again(None, signal)),
@@ -114,11 +114,14 @@ fn of_later_run(
 
 /// A signal or an update that waits, as the event that it becomes.
 pub(super) fn message_of(input: &Input) -> Option<EventKind> {
-    match input.clone() {
-        Input::Signal(signal) => Some(EventKind::WorkflowExecutionSignaled(signal)),
-        Input::Update { update_id, name, input, identity } => {
-            Some(EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity })
-        }
+    match input {
+        Input::Signal(signal) => Some(EventKind::WorkflowExecutionSignaled(signal.clone())),
+        Input::Update { update_id, name, input, identity } => Some(EventKind::WorkflowExecutionUpdateAccepted {
+            update_id: update_id.clone(),
+            name: name.clone(),
+            input: input.clone(),
+            identity: identity.clone(),
+        }),
         _ => None,
     }
 }

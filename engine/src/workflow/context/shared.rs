@@ -411,7 +411,15 @@ impl ContextShared {
             WaitReason::Channel => "a channel".to_owned(),
             WaitReason::Task(id) => self.task_name(*id),
         };
-        let awaited = |wait: &WaitPoint| Awaited { what: describe(wait), location: Some(wait.place.to_string()) };
+        let timer = |wait: &WaitPoint| match &wait.what {
+            WaitReason::Operation(seq) => operations.get(seq).filter(|it| it.pending.is_timer()).map(|_| *seq),
+            _ => None,
+        };
+        let awaited = |wait: &WaitPoint| Awaited {
+            what: describe(wait),
+            location: Some(wait.place.to_string()),
+            timer: timer(wait),
+        };
         self.waits.borrow().values().map(awaited).collect()
     }
 }
