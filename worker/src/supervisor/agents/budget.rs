@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::agent_loop::{AgentLoop, Workload};
+use super::handoff::answers_handoff;
 use super::message::{Message, MessageRole};
 use super::refusal::SessionFailure;
 use super::session::{Doing, Session, ToolOutcome};
@@ -150,9 +151,7 @@ impl AgentLoop {
 
 /// Whether a message is of the work: the words of an agent, or what came of a tool that gave something.
 fn is_work(message: &Message) -> bool {
-    // What answers a hand-off is no result.
-    let hands_over = |text: &str| text.starts_with("Successfully transferred") || text.starts_with("{\"assistant\":");
-    let gave = || message.failure().is_none() && !hands_over(message.text());
+    let gave = || message.failure().is_none() && !answers_handoff(message);
     match message.role {
         MessageRole::Assistant => message.tag.is_none(),
         MessageRole::Tool => message.tag.is_none() && gave(),

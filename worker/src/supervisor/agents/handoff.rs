@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
-use super::message::{Message, MessageRole, Tag, ToolCall, switched, text_of};
+use super::message::{Message, MessageRole, Tag, ToolCall, is_switch, switched, text_of};
 use super::refusal::SessionFailure;
 use super::rules::HandoffRules;
 use super::session::{Home, Running, Session, SessionPurpose, ToolOutcome, TurnEnd};
@@ -117,8 +117,16 @@ impl AgentLoop {
     }
 }
 
+/// How each answer to a hand-off begins that says that it was done.
+const TRANSFERRED: &str = "Successfully transferred";
+
 fn transferred(to: &str) -> String {
-    format!("Successfully transferred to {to}")
+    format!("{TRANSFERRED} to {to}")
+}
+
+/// Whether this answers a hand-off, and so is no work.
+pub(super) fn answers_handoff(answer: &Message) -> bool {
+    answer.text().starts_with(TRANSFERRED) || is_switch(answer.text())
 }
 
 /// The messages of an agent that its supervisor keeps: the last, with the call it answers if it is a tool's; or all.
@@ -144,7 +152,7 @@ fn back_messages(rules: &HandoffRules, supervisor: &Session, agent: &Session) ->
     let mut said = Message::assistant(&agent.agent, format!("Transferring back to {to}"));
     said.tool_calls = vec![call.clone()];
     said.tag = Some(Tag::HandoffBack);
-    let answered = Message::tool(&call, format!("Successfully transferred back to {to}"));
+    let answered = Message::tool(&call, format!("{TRANSFERRED} back to {to}"));
     [said, Message { tag: Some(Tag::HandoffBack), ..answered }]
 }
 

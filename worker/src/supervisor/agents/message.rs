@@ -383,6 +383,12 @@ pub(crate) fn switched(name: &str) -> String {
     json_text(&json!({ "assistant": name }))
 }
 
+/// Whether a text is one of [`switched`].
+pub(super) fn is_switch(text: &str) -> bool {
+    let said: Option<BTreeMap<String, String>> = serde_json::from_str(text).ok();
+    said.is_some_and(|said| said.len() == 1 && said.contains_key("assistant"))
+}
+
 /// A text as it is, anything else as JSON.
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
